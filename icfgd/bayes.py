@@ -1,0 +1,75 @@
+"""Gaussian-process regression: the Bayes predictor, its risk, and the risk of any other linear predictor.
+
+Everything is a function of the second moment K = E[Y Y^T | X] with blocks K_hat (context), nu (context-query) and kappa
+(query). For Gaussian labels the predictor is the posterior mean; for other labels with the same K it is the best linear
+one. Nothing here knows about attention or descent. See Rasmussen and Williams (2006), chapter 2.
+"""
+
+import torch
+
+from icfgd import checks
+
+
+def blocks(K, queries=1):
+    """Split K (..., n+q, n+q) into K_hat (..., n, n), nu (..., n, q) and kappa (..., q)."""
+    checks.finite("K", K)
+    if K.ndim < 2 or K.shape[-1] != K.shape[-2]:
+        raise ValueError(f"K has shape {tuple(K.shape)}; square matrices (..., n+q, n+q) are required.")
+    n = K.shape[-1] - checks.integer("queries", queries, low=1)
+    if n < 1:
+        raise ValueError(f"K has {K.shape[-1]} tokens, of which queries = {queries}; n >= 1 is required.")
+    return K[..., :n, :n], K[..., :n, n:], torch.diagonal(K, dim1=-2, dim2=-1)[..., n:]
+
+
+def weights(K, queries=1):
+    """The weights w = K_hat^+ nu of the Bayes predictor: shape (..., n, q), one column per query.
+
+    A singular K_hat (linear kernel with n > d, repeated points) uses the pseudo-inverse, whose cut-off is relative to
+    the largest eigenvalue. Raises `ValueError` if K_hat or a Schur complement is negative beyond rounding.
+    """
+    return _solve(K, queries)[0]
+
+
+def predict(K, y, queries=1):
+    """Posterior means (..., q) from context labels y (..., n or more; only the first n are read)."""
+    w = weights(K, queries)
+    n = w.shape[-2]
+    checks.labels("y", y, n)
+    return (y[..., None, :n] @ w).squeeze(-2)
+
+
+def risk(K, queries=1):
+    """The Bayes risk kappa - nu^T K_hat^+ nu given X: shape (..., q); the posterior variance, never negative."""
+    return _solve(K, queries)[1]
+
+
+def conditional_risk(K, w, queries=1):
+    """Risk kappa - 2 w^T nu + w^T K_hat w (..., q) given X of the linear predictor with weights w (..., n, q)."""
+    K_hat, nu, kappa = blocks(K, queries)
+    checks.shape("w", checks.finite("w", w), tuple(nu.shape[-2:]))
+    return kappa - 2 * (w * nu).sum(-2) + (w * (K_hat @ w)).sum(-2)
+
+
+def excess_risk(K, w, queries=1):
+    """Risk above Bayes, (w - w*)^T K_hat (w - w*) of shape (..., q); computed without cancellation."""
+    gap = w - weights(K, queries)
+    K_hat = blocks(K, queries)[0]
+    return (gap * (K_hat @ gap)).sum(-2)
+
+
+def _solve(K, queries):
+    K_hat, nu, kappa = blocks(K, queries)
+    values, vectors = torch.linalg.eigh(K_hat)
+    eps = torch.finfo(K.dtype).eps
+    top = torch.maximum(values[..., -1:].abs(), kappa.abs().amax(-1, keepdim=True))
+    slack = 64 * K.shape[-1] * eps * top
+    if bool((values < -slack).any()):
+        raise ValueError(f"K has a context block with eigenvalue {float(values.min()):.3e}; K must be semi-definite.")
+    kept = values > slack / 64
+    inverse = torch.where(kept, 1 / torch.where(kept, values, torch.ones_like(values)), torch.zeros_like(values))
+    coordinates = vectors.mT @ nu
+    w = vectors @ (inverse.unsqueeze(-1) * coordinates)
+    schur = kappa - (inverse.unsqueeze(-1) * coordinates**2).sum(-2)
+    if bool((schur < -1e3 * slack.sqrt() * top.sqrt()).any()):
+        raise ValueError(f"K has Schur complement {float(schur.min()):.3e}; K must be semi-definite.")
+    return w, schur.clamp(min=0)

@@ -1,0 +1,99 @@
+"""Functional gradient descent written in function space: the independent witness of Proposition 1.
+
+A function is an expansion f = sum_j c_j K(., x_j) with centres and coefficients; gradients, norms and steps are those of
+the reproducing kernel Hilbert space. Nothing here knows about attention.
+"""
+
+from dataclasses import dataclass
+
+import torch
+
+from icfgd import checks
+
+
+@dataclass(frozen=True)
+class Expansion:
+    """f = sum_j c_j K(., x_j): `kernel`, `centres` (..., n, d) and `coefficients` (..., n)."""
+
+    kernel: object
+    centres: torch.Tensor
+    coefficients: torch.Tensor
+
+    def __post_init__(self):
+        checks.finite("centres", self.centres)
+        checks.finite("coefficients", self.coefficients)
+        if self.centres.ndim < 2 or self.coefficients.shape[-1:] != self.centres.shape[-2:-1]:
+            raise ValueError(
+                f"coefficients has shape {tuple(self.coefficients.shape)}; one coefficient per centre, "
+                f"(..., {self.centres.shape[-2] if self.centres.ndim > 1 else '?'}), is required."
+            )
+
+    def __call__(self, points):
+        """Values (..., m) at points (..., m, d)."""
+        return (self.kernel.matrix(points, self.centres) @ self.coefficients.unsqueeze(-1)).squeeze(-1)
+
+    def inner(self, other):
+        """The RKHS inner product (...) with another expansion of the same kernel (reproducing property)."""
+        return (self.coefficients * other(self.centres)).sum(-1)
+
+    def norm(self):
+        """The RKHS norm (...); sqrt(c^T K c)."""
+        return self.inner(self).clamp(min=0).sqrt()
+
+    def plus(self, scale, other):
+        """f + scale * g, as an expansion with the centres of both (kept once when they are the same tensor)."""
+        if other.centres is self.centres:
+            return Expansion(self.kernel, self.centres, self.coefficients + scale * other.coefficients)
+        centres = torch.cat([self.centres, other.centres], dim=-2)
+        return Expansion(self.kernel, centres, torch.cat([self.coefficients, scale * other.coefficients], dim=-1))
+
+
+def squared_loss(f, X, y):
+    """L(f) = sum_i (f(x_i) - y_i)^2 of shape (...), for points X (..., n, d) and labels y (..., n)."""
+    return ((f(X) - y) ** 2).sum(-1)
+
+
+def functional_gradient(f, X, y):
+    """The gradient 2 sum_i (f(x_i) - y_i) K(., x_i) of the squared loss in the RKHS of f (Schoelkopf and Smola 2002)."""
+    checks.labels("y", y, X.shape[-2])
+    return Expansion(f.kernel, X, 2 * (f(X) - y))
+
+
+def descend(kernel, X, y, steps):
+    """Iterates f_0 = 0, f_1, ..., f_k with f_{l+1} = f_l - (r_l / 2) grad L(f_l), as a list of expansions.
+
+    X (..., n, d) and y (..., n) are the context; steps are the k numbers r_l (the factor 2 of the squared loss is in
+    them: r = 2 * step length).
+    """
+    checks.finite("X", X)
+    checks.labels("y", y, X.shape[-2])
+    f = Expansion(kernel, X, torch.zeros_like(y))
+    iterates = [f]
+    for step in _steps(steps):
+        f = f.plus(-step / 2, functional_gradient(f, X, y))
+        iterates.append(f)
+    return iterates
+
+
+def coefficients(gram, y, steps):
+    """Coefficients (k+1, ..., n) of all iterates from the context Gram matrix (..., n, n) and labels y (..., n)."""
+    checks.finite("gram", gram)
+    checks.labels("y", y, gram.shape[-1])
+    alpha = torch.zeros_like(y)
+    rows = [alpha]
+    for step in _steps(steps):
+        alpha = alpha + step * (y - (gram @ alpha.unsqueeze(-1)).squeeze(-1))
+        rows.append(alpha)
+    return torch.stack(rows)
+
+
+def residual_polynomial(steps, spectrum):
+    """p(lambda) = prod_l (1 - r_l lambda) at `spectrum` (...); residuals after k steps are p(K) y."""
+    value = torch.ones_like(checks.finite("spectrum", spectrum))
+    for step in _steps(steps):
+        value = value * (1 - step * spectrum)
+    return value
+
+
+def _steps(steps):
+    return [checks.number("steps", float(step)) for step in steps]
