@@ -1,7 +1,7 @@
 """Checks that tie an executed cell to a numbered statement of the book.
 
-Each function compares, prints one line `check <label> | <kind> | <what> | holds` and raises `CheckFailed` otherwise. The
-line never holds a measured error, so that it is the same on every machine; the book collects the lines into its ledger.
+Each function compares, prints one line `check <label> | <kind> | <what> | <verdict>` and raises `CheckFailed` otherwise.
+The verdict is `holds`; of a negative control, whose claim must break, it is `fails, as it must`. The line never holds a measured error, so that it is the same on every machine; the book collects the lines into its ledger.
 Deciding which statements exist is the book's business, not this room's.
 """
 
@@ -88,4 +88,5 @@ def _settle(label, kind, what, good, why):
 
 
 def _report(label, kind, what):
-    print(f"check {label} | {kind} | {what} | holds")
+    verdict = "fails, as it must" if kind == "control" else "holds"
+    print(f"check {label} | {kind} | {what} | {verdict}")
