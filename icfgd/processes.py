@@ -108,10 +108,14 @@ class Labels:
         return K[..., :n, :n], K[..., :n, n:], torch.diagonal(K, dim1=-2, dim2=-1)[..., n:]
 
     def sample(self, X, generator):
-        """Labels (..., N) for covariates X (..., N, d). Works for singular covariances (eigendecomposition)."""
+        """Labels (..., N) for covariates X (..., N, d): the symmetric root of the covariance times normal variables.
+
+        The symmetric root exists for singular covariances and, unlike the eigenvectors themselves, does not depend on
+        the signs and bases that a linear-algebra library happens to choose.
+        """
         values, vectors = torch.linalg.eigh(self.second_moment(X))
-        normal = torch.randn(X.shape[:-1], generator=generator, dtype=X.dtype, device=generator.device)
-        return (vectors @ (values.clamp(min=0).sqrt() * normal).unsqueeze(-1)).squeeze(-1)
+        normal = torch.randn(X.shape[:-1], generator=generator, dtype=X.dtype, device=generator.device).unsqueeze(-1)
+        return (vectors @ (values.clamp(min=0).sqrt().unsqueeze(-1) * (vectors.mT @ normal))).squeeze(-1)
 
 
 class ReLUNetworkLabels(Labels):
