@@ -33,7 +33,7 @@ def exact(label, what, claim):
 
 def close(label, what, got, want, atol=1e-11, rtol=1e-9):
     """`got` equals `want` entrywise within atol + rtol |want| (tensors, arrays or numbers; both finite)."""
-    got, want = _tensor(got), _tensor(want)
+    got, want = _pair(label, got, want)
     gap = (got - want).abs()
     good = bool(torch.isfinite(gap).all() and (gap <= atol + rtol * want.abs()).all()) and gap.numel() > 0
     _settle(label, "numeric", what, good, f"largest difference {_largest(gap)}, allowed {atol} + {rtol} |want|")
@@ -42,7 +42,8 @@ def close(label, what, got, want, atol=1e-11, rtol=1e-9):
 
 def below(label, what, value, bound, slack=1e-10):
     """`value` <= `bound` + slack entrywise (both finite)."""
-    gap = _tensor(value) - _tensor(bound)
+    value, bound = _pair(label, value, bound)
+    gap = value - bound
     good = bool(torch.isfinite(gap).all() and (gap <= slack).all()) and gap.numel() > 0
     _settle(label, "bound", what, good, f"exceeded by {_largest(gap)}")
     _report(label, "bound", what)
@@ -59,7 +60,8 @@ def montecarlo(label, what, mean, stderr, want, z=4.5):
 
 def fails(label, what, got, want, at_least):
     """Negative control: `got` must differ from `want` by at least `at_least` somewhere (a hypothesis was dropped)."""
-    gap = (_tensor(got) - _tensor(want)).abs()
+    got, want = _pair(label, got, want)
+    gap = (got - want).abs()
     good = bool(gap.numel() and gap.max() >= at_least)  # NaN compares false, so a broken control does not pass
     _settle(label, "control", what, good, f"differs by {_largest(gap)} only, at least {at_least} expected")
     _report(label, "control", what)
@@ -74,6 +76,14 @@ def refuted(label, what, claim):
 
 def _tensor(value):
     return torch.as_tensor(value).detach().to(torch.float64)
+
+
+def _pair(label, got, want):
+    """Both as tensors; shapes must agree unless one is a single number, so that nothing is compared by broadcasting."""
+    got, want = _tensor(got), _tensor(want)
+    if got.shape != want.shape and got.ndim and want.ndim:
+        raise CheckFailed(f"{label}: shapes {tuple(got.shape)} and {tuple(want.shape)} cannot be compared")
+    return got, want
 
 
 def _largest(gap):
