@@ -2,8 +2,8 @@
 
 The label row of the network is linear in the labels and the attention never sees them, so the squared error
 has a closed expectation u^T K u over the labels, with u from a recursion that runs from the last layer to the
-first. This room holds the two losses and the weights of the predictor; optimisers, gradients and Hessians belong
-in floors above.
+first. This room holds the two losses and the weights of the predictor; optimisers, gradients and Hessians
+belong in floors above.
 """
 
 import torch
@@ -17,8 +17,8 @@ from icfgd.processes import Labels
 def predictor_weights(model, X, queries=1):
     """The weights w (..., n, q) with which a network predicts: its output at query j is sum_i w_ij y_i.
 
-    model: a `Transformer`; X: covariates (..., n+q, d). The recursion u <- (I - r M H) u is run for all queries
-    at once on the n context rows, from the last layer to the first; the row of the query stays 1.
+    model: a `Transformer`; X: covariates (..., n+q, d). The recursion u <- (I - r M H) u is run for all
+    queries at once on the n context rows, from the last layer to the first; the row of the query stays 1.
     """
     n = checks.covariates("X", X, queries, model.d)
     if X.dtype != model.r.dtype:
@@ -40,9 +40,10 @@ def predictor_weights(model, X, queries=1):
 def integrated_risk(model, X, labels, queries=1):
     """E[(prediction - y)^2 | X] per prompt, exactly: shape (...), averaged over the q queries of a prompt.
 
-    labels: a `Labels` process, or its ready moments (K_hat, nu, kappa) on X, which saves work when X is reused.
-    Only second moments enter: no label is drawn and no matrix factorised (an indefinite label kernel needs |K|,
-    hence an eigendecomposition, and one query). If scores overflow, the affected entries are not finite.
+    labels: a `Labels` process, or its ready moments (K_hat, nu, kappa) on X, which saves work when X is
+    reused. Only second moments enter: no label is drawn and no matrix factorised (an indefinite label kernel
+    needs |K|, hence an eigendecomposition, and one query). If scores overflow, the affected entries are not
+    finite.
     """
     w = predictor_weights(model, X, queries)
     K_hat, nu, kappa = _moments(labels, X, queries)
@@ -52,14 +53,15 @@ def integrated_risk(model, X, labels, queries=1):
 def integrated_loss(model, X, labels, queries=1, guard=True):
     """The mean of `integrated_risk` over prompts: a scalar, or one loss per network of a batch of networks.
 
-    X: (..., n+q, d) for a model without batch shape; for batch shape (R, 1), X is (prompts, n+q, d) or
-    (R, prompts, n+q, d) and the result (R,). With `guard` a loss that is not finite raises `FloatingPointError`; without it the caller must look.
+    X: (..., n+q, d) for a model without batch shape; for batch shape (R, 1), X is (prompts, n+q, d) or (R,
+    prompts, n+q, d) and the result (R,). With `guard` a loss that is not finite raises `FloatingPointError`;
+    without it the caller must look.
     """
     return _average(model, integrated_risk(model, X, labels, queries), guard)
 
 
 def sampled_loss(model, X, Y, queries=1, guard=True):
-    """The mean squared error on sampled labels Y (..., n+q): context labels go in, query labels are the targets.
+    """The mean squared error on sampled labels Y (..., n+q): context labels go in, query labels are targets.
 
     Shapes, reduction and `guard` as in `integrated_loss`.
     """

@@ -1,9 +1,9 @@
 """Step sizes for k layers of functional gradient descent, and the best that any k steps can do.
 
-Steps r_1..r_k enter through the residual polynomial p(t) = prod (1 - r_l t) only. This room holds the classical
-schedules, the least-squares optimal polynomial for a sample of prompts (with the lower bound it attains) and
-conjugate gradients, the limit in which every prompt chooses its own polynomial. Putting steps into a network belongs
-in `constructions`.
+Steps r_1..r_k enter through the residual polynomial p(t) = prod (1 - r_l t) only. This room holds the
+classical schedules, the least-squares optimal polynomial for a sample of prompts (with the lower bound it
+attains) and conjugate gradients, the limit in which every prompt chooses its own polynomial. Putting steps
+into a network belongs in `constructions`.
 """
 
 import math
@@ -15,7 +15,7 @@ from icfgd import checks
 
 
 class ComplexRoots(ValueError):
-    """The best residual polynomial has complex roots, so no real steps realise it; its value is only a lower bound."""
+    """The best residual polynomial has complex roots: no real steps realise it, its value is only a bound."""
 
 
 def constant(step, layers):
@@ -24,13 +24,13 @@ def constant(step, layers):
 
 
 def harmonic(layers, scale=1.0):
-    """Steps scale / l for l = 1..layers: they vanish but their sum diverges, so every prompt converges in the end."""
+    """Steps scale / l, l = 1..layers: they vanish but their sum diverges, so every prompt converges."""
     scale = checks.number("scale", scale)
     return [scale / (layer + 1) for layer in range(checks.integer("layers", layers, low=1))]
 
 
 def chebyshev(low, high, layers):
-    """The steps that minimise max |p| over [low, high], 0 < low <= high, in Leja order (reciprocal Chebyshev roots)."""
+    """The steps that minimise max |p| over [low, high], 0 < low <= high (reciprocal Chebyshev roots)."""
     low, high = _interval(low, high)
     k = checks.integer("layers", layers, low=1)
     middle, radius = (high + low) / 2, (high - low) / 2
@@ -38,21 +38,23 @@ def chebyshev(low, high, layers):
 
 
 def chebyshev_bound(low, high, layers):
-    """max |p| over [low, high] of the Chebyshev steps: 1 / T_k((high + low) / (high - low)); 0 for a single point."""
+    """max |p| over [low, high] of the Chebyshev steps, 1 / T_k((high + low) / (high - low))."""
     low, high = _interval(low, high)
     k = checks.integer("layers", layers, low=1)
     return 0.0 if low == high else 1 / math.cosh(k * math.acosh((high + low) / (high - low)))
 
 
 def sign_pairs(low, high, layers):
-    """Steps of both signs for an indefinite spectrum with low <= |t| <= high: +-1/sqrt(z), z Chebyshev for t^2.
+    """Steps of both signs for a spectrum with low <= |t| <= high: +-1/sqrt(z), z Chebyshev roots for t^2.
 
-    `layers` must be even. A polynomial with p(0) = 1 that is small on both sides of 0 needs roots on both sides.
+    `layers` must be even. A polynomial with p(0) = 1 that is small on both sides of 0 needs roots on both
+    sides.
     """
     low, high = _interval(low, high)
     if checks.integer("layers", layers, low=2) % 2:
-        raise ValueError(f"layers = {layers}; an even number is required, because steps come in pairs of signs.")
-    return [sign * math.sqrt(square) for square in chebyshev(low**2, high**2, layers // 2) for sign in (1, -1)]
+        raise ValueError(f"layers = {layers}; an even number is required: steps come in pairs of signs.")
+    squares = chebyshev(low**2, high**2, layers // 2)
+    return [sign * math.sqrt(square) for square in squares for sign in (1, -1)]
 
 
 def leja(steps):
@@ -73,8 +75,8 @@ def leja(steps):
 class Optimum:
     """The best residual polynomials of degree 0..k for a sample of prompts.
 
-    losses (k+1,): the least mean loss over all real polynomials with p(0) = 1 of each degree, a lower bound for the
-    loss at each depth. roots (k or fewer, complex): the roots of the best polynomial of degree k.
+    losses (k+1,): the least mean loss over all real polynomials with p(0) = 1 of each degree, a lower bound
+    for the loss at each depth. roots (k or fewer, complex): the roots of the best polynomial of degree k.
     """
 
     losses: torch.Tensor
@@ -82,7 +84,7 @@ class Optimum:
 
     @property
     def attained(self):
-        """Whether k real steps realise the best polynomial of degree k, that is, whether its roots are real."""
+        """Whether real steps realise the best polynomial of degree k: whether its roots are real."""
         return bool((self.roots.imag.abs() <= 1e-7 * self.roots.abs()).all())
 
     @property
@@ -90,7 +92,7 @@ class Optimum:
         """The k steps 1/root in Leja order (padded with zeros); raises `ComplexRoots` if there are none."""
         if not self.attained:
             shown = ", ".join(f"{z.real:.4g}{z.imag:+.4g}i" for z in self.roots.tolist())
-            raise ComplexRoots(f"the best polynomial of degree {len(self.roots)} has the roots {shown}; not all are real.")
+            raise ComplexRoots(f"the best polynomial has the roots {shown}; no real steps realise it.")
         missing = len(self.losses) - 1 - len(self.roots)
         return leja([1 / z for z in self.roots.real.tolist()] + [0.0] * missing)
 
@@ -98,10 +100,11 @@ class Optimum:
 def optimal(moments, layers, attention=None):
     """The `Optimum` over `layers` steps shared by all prompts of a sample.
 
-    moments: (K_hat, nu, kappa) of the labels, shapes (..., n, n), (..., n, q), (..., q), as `Labels.moments` gives.
-    attention: None when the attention matrix is the label kernel (then the roots are real, positive and distinct), or
-    the blocks (H_hat, eta) of another one, or of the noiseless kernel when the labels are noisy (roots may be complex).
-    No eigendecomposition of any prompt's matrix: Lanczos or Arnoldi steps on the direct sum of all prompts.
+    moments: (K_hat, nu, kappa) of the labels, shapes (..., n, n), (..., n, q), (..., q), as `Labels.moments`
+    gives. attention: None when the attention matrix is the label kernel (then the roots are real, positive
+    and distinct), or the blocks (H_hat, eta) of another one, or of the noiseless kernel when the labels are
+    noisy (roots may be complex). No eigendecomposition of any prompt's matrix: Lanczos or Arnoldi steps on
+    the direct sum of all prompts.
     """
     K_hat, nu, kappa = moments
     _system(K_hat, nu)
@@ -122,10 +125,12 @@ def optimal(moments, layers, attention=None):
 
 
 def _mismatched(K_hat, nu, prior, H_hat, eta, k):
-    """Least squares over weights q(H) eta, deg q < k, in an Arnoldi basis that is orthonormal for E[u^T K_hat v].
+    """Least squares over weights q(H) eta, deg q < k, in an Arnoldi basis that is orthonormal for E[u^T K_hat
+    v].
 
-    With H V_k = V_(k+1) R and weights V_k c, the residual polynomial 1 - t q(t) has coefficients e_0 |eta| - R c in the
-    polynomials of the basis, and its roots are the eigenvalues of R with a corrected last column (comrade matrix).
+    With H V_k = V_(k+1) R and weights V_k c, the residual polynomial 1 - t q(t) has coefficients e_0 |eta| -
+    R c in the polynomials of the basis, and its roots are the eigenvalues of R with a corrected last column
+    (comrade matrix).
     """
     def energy(u, v):
         return _inner(u, K_hat @ v)
@@ -161,9 +166,9 @@ def _mismatched(K_hat, nu, prior, H_hat, eta, k):
 def jacobi(K_hat, nu, layers):
     """The Jacobi matrix of the direct sum over prompts of K_hat w = nu: (diagonal, off-diagonal, norm of nu).
 
-    K_hat (..., n, n), nu (..., n, q). Its eigenvalues are the roots of the residual polynomial of `layers` conjugate
-    gradient steps whose scalars are shared by all prompts. The matrix is smaller than `layers` if the sample has fewer
-    distinct eigenvalues. Lanczos with full reorthogonalisation (Golub and Welsch 1969).
+    K_hat (..., n, n), nu (..., n, q). Its eigenvalues are the roots of the residual polynomial of `layers`
+    conjugate gradient steps whose scalars are shared by all prompts. The matrix is smaller than `layers` if
+    the sample has fewer distinct eigenvalues. Lanczos with full reorthogonalisation (Golub and Welsch 1969).
     """
     _system(K_hat, nu)
     return _lanczos(lambda v: K_hat @ v, nu, checks.integer("layers", layers, low=1), _inner)
@@ -191,7 +196,7 @@ def _lanczos(apply, start, count, inner):
 
 
 def moments(K_hat, nu, count):
-    """The moments m_j = mean over prompts of nu^T K_hat^(j-1) nu, j = 1..count, of the spectral measure; shape (count,).
+    """Moments m_j, j = 1..count, of the spectral measure: means over prompts of nu^T K_hat^(j-1) nu.
 
     K_hat (..., n, n), nu (..., n, q). No eigendecomposition.
     """
@@ -204,16 +209,18 @@ def moments(K_hat, nu, count):
 
 
 def spectral_measure(K_hat, nu):
-    """Atoms t (all eigenvalues of all prompts) and masses (q_i . nu)^2 / t, averaged over prompts; two vectors.
+    """Atoms t (all eigenvalues of all prompts) and masses (q_i . nu)^2 / t, averaged over prompts; two
+    vectors.
 
-    The loss of steps with residual polynomial p is Bayes plus the sum of masses p(t)^2. Eigenvalues at rounding level
-    are dropped (nu has no part there if the kernel is semi-definite). K_hat (..., n, n), nu (..., n, q).
+    The loss of steps with residual polynomial p is Bayes plus the sum of masses p(t)^2. Eigenvalues at
+    rounding level are dropped (nu has no part there if the kernel is semi-definite). K_hat (..., n, n), nu
+    (..., n, q).
     """
     _system(K_hat, nu)
     values, vectors = torch.linalg.eigh(K_hat)
     floor = 64 * K_hat.shape[-1] * torch.finfo(K_hat.dtype).eps * values[..., -1:]
     if bool((values < -floor).any()):
-        raise ValueError(f"K_hat has eigenvalue {float(values.min()):.3e}; the measure needs semi-definite matrices.")
+        raise ValueError(f"K_hat has eigenvalue {float(values.min()):.3e}; it must be semi-definite.")
     kept = values > floor
     squares = ((vectors.mT @ nu) ** 2).mean(-1)
     prompts = values[..., 0].numel()
@@ -223,15 +230,15 @@ def spectral_measure(K_hat, nu):
 def christoffel(atoms, masses, degree):
     """min of the integral of p^2 over polynomials of `degree` with p(0) = 1, as 1 / sum_j pi_j(0)^2.
 
-    pi_j are orthonormal for the measure with `masses` at `atoms` (two vectors); Szegoe (1939). The measure needs more
-    than `degree` atoms.
+    pi_j are orthonormal for the measure with `masses` at `atoms` (two vectors); Szegoe (1939). The measure
+    needs more than `degree` atoms.
     """
     checks.finite("atoms", atoms)
     checks.shape("masses", checks.finite("masses", masses), tuple(atoms.shape))
     count = checks.integer("degree", degree, low=0) + 1
     diagonal, off, norm = _lanczos(lambda v: atoms * v, masses.sqrt(), count, lambda u, v: (u * v).sum())
     if len(diagonal) < count:
-        raise ValueError(f"degree = {degree}; at most {len(diagonal) - 1} is allowed for this many distinct atoms.")
+        raise ValueError(f"degree = {degree}; these atoms allow at most {len(diagonal) - 1}.")
     before, now = torch.zeros_like(norm), 1 / norm
     total = now**2
     for j in range(count - 1):
@@ -242,10 +249,11 @@ def christoffel(atoms, masses, degree):
 
 
 def conjugate_gradients(K, b, iterations, shared=False):
-    """Iterates 0, w_1, ..., of conjugate gradients on K w = b (Hestenes and Stiefel 1952): (iterations+1, *b.shape).
+    """Iterates of conjugate gradients on K w = b from w = 0, shape (iterations+1, *b.shape).
 
-    K (..., n, n) semi-definite, b (..., n, q): every column of every prompt is a system of its own, or, with `shared`,
-    one system with common scalars (their direct sum). A solved system stays put.
+    Hestenes and Stiefel (1952). K (..., n, n) semi-definite, b (..., n, q): every column of every prompt is a
+    system of its own, or, with `shared`, one system with common scalars (their direct sum). A solved system
+    stays put.
     """
     _system(K, b)
     total = (lambda v: v.sum()) if shared else (lambda v: v.sum(-2, keepdim=True))
@@ -273,8 +281,7 @@ def _system(K_hat, nu):
     checks.symmetric("K_hat", K_hat)
     checks.finite("nu", nu)
     if nu.ndim < 2 or nu.shape[-2] != K_hat.shape[-1]:
-        n = K_hat.shape[-1]
-        raise ValueError(f"nu has shape {tuple(nu.shape)}; ({'..., '}{n}, q), one row per context token, is required.")
+        raise ValueError(f"nu has shape {tuple(nu.shape)}; (..., {K_hat.shape[-1]}, queries) is required.")
 
 
 def _interval(low, high):
