@@ -71,26 +71,27 @@ def sampled_loss(model, X, Y, queries=1, guard=True):
     return _average(model, (error**2).mean(-1), guard)
 
 
-def risk_at(model, parameters, X, labels, queries=1):
-    """`integrated_risk` with the tensors of `parameters` (a dict: any of A, B, C, r) in place of the model's.
+def evaluate_at(function, model, parameters, *arguments):
+    """function(model, *arguments) with the tensors of `parameters` (a dict: any of A, B, C, r) in the model.
 
-    A pure function of `parameters`, for `torch.func` (grad, jvp, hessian, vmap over parameters).
+    A pure function of `parameters`, as `torch.func` (grad, jvp, vmap) and Hessians need it; the model is unchanged.
+    Inside `vmap` use functions that do not look at their result, such as `integrated_risk`.
     """
     for name in parameters:
         checks.one_of("parameters", name, ("A", "B", "C", "r"))
     given = {f"model.{name}": value for name, value in parameters.items()}
-    return functional_call(_Risk(model), given, (X, labels, queries))
+    return functional_call(_Call(model), given, (function, *arguments))
 
 
-class _Risk(nn.Module):
-    """`integrated_risk` as a module, because `functional_call` replaces the parameters of modules only."""
+class _Call(nn.Module):
+    """A function of a model as a module, because `functional_call` replaces the parameters of modules only."""
 
     def __init__(self, model):
         super().__init__()
         self.model = model
 
-    def forward(self, X, labels, queries):
-        return integrated_risk(self.model, X, labels, queries)
+    def forward(self, function, *arguments):
+        return function(self.model, *arguments)
 
 
 def _moments(labels, X, queries):
