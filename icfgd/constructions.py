@@ -92,7 +92,7 @@ def gdpp(d, steps, transforms, sigma=None, context=None):
     transforms = _numbers("transforms", transforms)
     steps = _numbers("steps", steps)
     if len(transforms) != len(steps):
-        raise ValueError(f"transforms has {len(transforms)} entries; one per step, {len(steps)}, is required.")
+        raise ValueError(f"transforms has {len(transforms)} entries; {len(steps)}, one per step, are needed.")
     model = functional_descent(d, steps, "linear", sigma, context)
     scale = 1.0 if context is None else float(context)
     with torch.no_grad():

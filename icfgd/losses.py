@@ -74,8 +74,8 @@ def sampled_loss(model, X, Y, queries=1, guard=True):
 def evaluate_at(function, model, parameters, *arguments):
     """function(model, *arguments) with the tensors of `parameters` (a dict: any of A, B, C, r) in the model.
 
-    A pure function of `parameters`, as `torch.func` (grad, jvp, vmap) and Hessians need it; the model is unchanged.
-    Inside `vmap` use functions that do not look at their result, such as `integrated_risk`.
+    A pure function of `parameters`, as `torch.func` and Hessians need it; the model is unchanged. Inside
+    `vmap` use functions that do not look at their result, such as `integrated_risk`.
     """
     for name in parameters:
         checks.one_of("parameters", name, ("A", "B", "C", "r"))
@@ -84,7 +84,7 @@ def evaluate_at(function, model, parameters, *arguments):
 
 
 class _Call(nn.Module):
-    """A function of a model as a module, because `functional_call` replaces the parameters of modules only."""
+    """A function of a model as a module: `functional_call` replaces the parameters of modules only."""
 
     def __init__(self, model):
         super().__init__()

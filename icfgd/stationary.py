@@ -12,6 +12,7 @@ import torch
 from icfgd import checks
 from icfgd.landscape import Chart, hessian
 from icfgd.processes import Labels
+from icfgd.symmetry import parameters, project, unwhiten, with_parameters
 from icfgd.transformer import Transformer
 
 
@@ -31,12 +32,12 @@ class Point:
 
 
 def minimise(chart, X, labels, queries=1, tolerance=1e-12, iterations=200, radius=1.0):
-    """Descend in the coordinates of `chart` from its network to a point with vanishing gradient; returns a
-    `Point`.
+    """Descend from the network of `chart`, in its coordinates, to a vanishing gradient; returns a `Point`.
 
     X (..., n+q, d), labels: a `Labels` or its moments on X. Each step is a Newton step with the absolute
     values of the Hessian's eigenvalues (so that it descends), at most `radius` (1 + |z|) long and halved
-    until the loss decreases; steps into overflow are halved as well.
+    until the loss decreases; steps into overflow are halved as well. A start that is symmetric under exchange
+    of layers stays symmetric, and may end in a saddle: start from distinct steps.
     """
     tolerance = checks.number("tolerance", tolerance, low=0, strict=True)
     radius = checks.number("radius", radius, low=0, strict=True)
@@ -46,7 +47,7 @@ def minimise(chart, X, labels, queries=1, tolerance=1e-12, iterations=200, radiu
         z = z.detach().requires_grad_()
         value = chart.loss(z, X, moments, queries)
         (slope,) = torch.autograd.grad(value, z)
-        return float(value), slope
+        return value.item(), slope
 
     z = chart.coordinates().clone()
     loss, slope = look(z)
@@ -80,15 +81,12 @@ def symmetric_chart(model, sigma, transform=False):
     The network is put on the symmetric set first: B = Sigma^(-1/2) and C, A replaced by their averages over
     rotations (A = 0 unless `transform`, which also lets the scalars of A move).
     """
-    from icfgd.symmetry import parameters, project, unwhiten
-
     values = project(parameters(model), sigma)
     eye = torch.eye(model.d, dtype=model.r.dtype)
     values["B"] = unwhiten({"B": eye.expand_as(values["B"])}, sigma)["B"]
     if not transform:
         values["A"] = torch.zeros_like(values["A"])
-    full = Chart(model, sigma, ("A", "B", "C", "r"))
-    placed = full.model_at(full.coordinates(values))
+    placed = with_parameters(model, values)
     return Chart(placed, sigma, ("r", "C", "A") if transform else ("r", "C"), parts=("scalar",))
 
 
