@@ -1,0 +1,34 @@
+"""The experiments of the book: what a run is, which runs belong to which experiment, and how to compute them.
+
+Stored tables and parameters belong in `results`; figures in `plots`.
+"""
+
+from icfgd.experiments.grids import ACTIVATIONS, EXPERIMENTS, PRESETS, Experiment, experiment
+from icfgd.experiments.runs import Run, execute, from_scalar, stored_model, test, whitened
+from icfgd.sweep import sweep
+
+__all__ = ["ACTIVATIONS", "EXPERIMENTS", "PRESETS", "Experiment", "Run", "compute", "execute", "experiment",
+           "from_scalar", "stored_model", "test", "whitened"]
+
+
+def compute(name, preset="quick", folder=None, **options):
+    """Compute the experiment `name`; returns (rows, arrays, report).
+
+    rows: one dict per test, in the order of the runs. arrays: run name -> arrays of `execute`. folder: keeps finished runs
+    for later (a temporary one by default). options: workers, address, only, progress of `sweep`.
+    """
+    from tempfile import TemporaryDirectory
+
+    runs = experiment(name).runs(preset)
+    jobs = {run.name: run.description() for run in runs}
+    if folder is None:
+        with TemporaryDirectory() as temporary:
+            return _collect(jobs, temporary, {"workers": 1, **options})
+    return _collect(jobs, folder, options)
+
+
+def _collect(jobs, folder, options):
+    report = sweep(execute, jobs, folder, **options)
+    outcomes = dict(report.outcomes())
+    rows = [row for name in jobs if name in outcomes for row in outcomes[name][1]]
+    return rows, {name: outcome[0] for name, outcome in outcomes.items()}, report

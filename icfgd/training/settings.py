@@ -1,0 +1,59 @@
+"""How a network is trained, as plain values that can be stored, compared and passed between machines."""
+
+from dataclasses import dataclass
+
+import torch
+
+from icfgd import checks
+from icfgd.training.coordinates import COORDINATES
+
+LOSSES = ("integrated", "sampled")
+DTYPES = {"float32": torch.float32, "float64": torch.float64}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to train. Lengths are in steps; every field is a plain value, so settings can be stored and compared.
+
+    contexts, queries: prompts per step and run. learning_rate: the peak of a one-cycle schedule (warm-up, then linear
+    to zero). loss: 'integrated' over labels or 'sampled'. coordinates: 'whitened' or 'raw'. noise, identity, spread: see
+    `Coordinates.start`. held_out: contexts of the fixed held-out set, looked at every `check_every` steps; `patience`
+    checks without improvement end a run early (0: never). failures: step-backs allowed before training gives up.
+    polish: L-BFGS iterations on a fixed batch of `polish_contexts` at the end, kept only if the held-out loss agrees.
+    """
+
+    steps: int = 400
+    contexts: int = 64
+    queries: int = 8
+    pool: int = 16
+    learning_rate: float = 0.05
+    warmup: float = 0.1
+    betas: tuple = (0.9, 0.95)
+    clip: float = 4.0
+    loss: str = "integrated"
+    coordinates: str = "whitened"
+    dtype: str = "float32"
+    noise: float = 0.05
+    identity: float = 1.0
+    spread: float = 2.0
+    held_out: int = 256
+    check_every: int = 20
+    patience: int = 0
+    failures: int = 20
+    polish: int = 0
+    polish_contexts: int = 512
+
+    def __post_init__(self):
+        for name, low in (("steps", 1), ("contexts", 1), ("queries", 1), ("pool", 1), ("held_out", 1), ("check_every", 1),
+                          ("patience", 0), ("failures", 0), ("polish", 0), ("polish_contexts", 1)):
+            checks.integer(name, getattr(self, name), low)
+        checks.number("learning_rate", self.learning_rate, low=0, strict=True)
+        checks.number("clip", self.clip, low=1)
+        checks.number("warmup", self.warmup, low=0, high=1)
+        for name in ("noise", "identity"):
+            checks.number(name, getattr(self, name), low=0)
+        checks.number("spread", self.spread, low=1)
+        checks.one_of("loss", self.loss, LOSSES)
+        checks.one_of("coordinates", self.coordinates, COORDINATES)
+        checks.one_of("dtype", self.dtype, DTYPES)
+        object.__setattr__(self, "betas", tuple(checks.number("betas", b, low=0, high=1) for b in self.betas))
