@@ -1,0 +1,92 @@
+"""The site's own Sphinx extension: self-hosted assets, quieter pages, and facts about each page.
+
+Copies MathJax, Plotly, the lab and the small scripts to the built site; removes third-party scripts; repairs ARIA roles;
+adds reading and running time under each title. Pages ask no other server for anything.
+"""
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+HERE = Path(__file__).parent
+WORDS_PER_MINUTE = 160  # technical prose with formulae
+FILES = ("book.css", "plotly_loader.js", "previews.js", "scrollable.js")
+
+
+def clean_page(app, pagename, templatename, context, doctree):
+    """Drop thebe and repeated inline scripts, invalid roles; add the times under the title."""
+    seen, kept = set(), []
+    for script in context.get("script_files", []):
+        name = str(getattr(script, "filename", script) or "")
+        body = getattr(script, "attributes", {}).get("body", "")
+        if "thebe" in (name + body).lower() or (not name and body in seen):
+            continue
+        seen.add(body)
+        kept.append(script)
+    context["script_files"][:] = kept
+    if "body" in context:
+        body = context["body"]
+        body = body.replace('role="list" class="citation-list"', 'class="citation-list"')
+        body = body.replace(' role="doc-biblioentry"', "")
+        context["body"] = add_times(app, pagename, body)
+
+
+def add_times(app, pagename, body):
+    """Insert 'Reading n minutes, running n seconds' after the title of an executed chapter."""
+    times = run_times()
+    stem = pagename.rsplit("/", 1)[-1]
+    if stem not in times:
+        return body
+    text = re.sub(r"<(script|style|div class=\"cell)[^>]*>.*?</\1>", " ", body, flags=re.S)
+    minutes = max(1, round(len(re.sub(r"<[^>]+>", " ", text).split()) / WORDS_PER_MINUTE))
+    note = f'<p class="icfgd-times">Reading time about {minutes} min, running time about {times[stem]} s on two CPU cores</p>'
+    return re.sub(r"</h1>", "</h1>" + note, body, count=1)
+
+
+def run_times():
+    path = HERE / "run_times.json"
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+
+
+def status_page(app):
+    """Fill the placeholder of the status page with each notebook's execution time."""
+    rows = "".join(
+        f'<tr><td><a href="{stem}.html">{stem}</a></td><td>{seconds}</td></tr>' for stem, seconds in run_times().items()
+    )
+    head = '<thead><tr><th scope="col">notebook</th><th scope="col">seconds</th></tr></thead>'
+    app.config.icfgd_status = f'<table class="icfgd-table">{head}<tbody>{rows}</tbody></table>'
+
+
+def fill_status(app, docname, source):
+    if docname.endswith("/status"):
+        source[0] = source[0].replace("@RUN_TIMES@", app.config.icfgd_status)
+
+
+def copy_assets(app, error):
+    """Copy what the pages load. Done last, so that Jupyter Book does not put it into the head of every page."""
+    if error or app.builder.format != "html":
+        return
+    import plotly
+
+    static = Path(app.outdir) / "_static"
+    shutil.copy(Path(plotly.__file__).parent / "package_data" / "plotly.min.js", static)
+    for name in FILES:
+        shutil.copy(HERE / name, static)
+    for folder in ("mathjax", "lab"):
+        if (HERE / folder).exists():
+            shutil.copytree(HERE / folder, static / folder, dirs_exist_ok=True)
+
+
+def setup(app):
+    app.add_config_value("icfgd_status", "", "env")
+    app.connect("builder-inited", status_page)
+    app.connect("source-read", fill_status)
+    app.connect("html-page-context", clean_page, priority=900)
+    app.connect("build-finished", copy_assets)
+    for name in FILES:
+        if name.endswith(".js"):
+            app.add_js_file(name, loading_method="defer")
+        else:
+            app.add_css_file(name)
+    return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}
