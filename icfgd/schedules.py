@@ -132,6 +132,7 @@ def _mismatched(K_hat, nu, prior, H_hat, eta, k):
     R c in the polynomials of the basis, and its roots are the eigenvalues of R with a corrected last column
     (comrade matrix).
     """
+
     def energy(u, v):
         return _inner(u, K_hat @ v)
 
