@@ -1,8 +1,9 @@
-"""Many independent jobs: over local processes, or over a Dask cluster when an address is given; same code, same results.
+"""Many independent jobs: over local processes, or over a Dask cluster when an address is given; same code,
+same results.
 
-A job is a name and a plain description; a function turns the description into arrays and a record. Each finished job is
-one file, written whole, and is never computed again; failed jobs are reported by name. What the jobs mean belongs to
-`experiments`.
+A job is a name and a plain description; a function turns the description into arrays and a record. Each
+finished job is one file, written whole, and is never computed again; failed jobs are reported by name. What
+the jobs mean belongs to `experiments`.
 """
 
 import hashlib
@@ -34,22 +35,24 @@ class Report:
     failed: dict = field(default_factory=dict)
 
     def outcomes(self):
-        """Pairs (name, (arrays, record)) of all jobs that did not fail, read from the folder one at a time."""
+        """Pairs (name, (arrays, record)) of all jobs that did not fail, read from the folder one at a
+        time."""
         for name in sorted([*self.computed, *self.reused]):
             yield name, read(self.folder / f"{name}.npz")[1:]
 
     def __str__(self):
-        lines = [f"{len(self.computed)} computed, {len(self.reused)} reused, {len(self.failed)} failed"]
-        return "\n".join(lines + [f"failed: {name}: {reason}" for name, reason in sorted(self.failed.items())])
+        counts = f"{len(self.computed)} computed, {len(self.reused)} reused, {len(self.failed)} failed"
+        return "\n".join([counts, *(f"failed: {name}: {self.failed[name]}" for name in sorted(self.failed))])
 
 
 def sweep(function, jobs, folder, *, workers=None, address=None, only=None, progress=False):
     """Run `function(description, checkpoint)` for every entry of `jobs` (name -> JSON-able description).
 
-    function: importable by name; returns (dict of numpy arrays, JSON-able record). folder: where results are kept, one
-    file per job. workers: local processes (default: the number of cores; 1 stays in this process). address: of a Dask
-    scheduler, whose workers then do the computing (checkpoints stay off, as folders may not be shared). only: names to
-    run, e.g. those of `Report.failed`. Returns a `Report`; a failing job never stops the others.
+    function: importable by name; returns (dict of numpy arrays, JSON-able record). folder: where results are
+    kept, one file per job. workers: local processes (default: the number of cores; 1 stays in this process).
+    address: of a Dask scheduler, whose workers then do the computing (checkpoints stay off, as folders may
+    not be shared). only: names to run, e.g. those of `Report.failed`. Returns a `Report`; a failing job never
+    stops the others.
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -92,14 +95,16 @@ def write(path, description, arrays, record):
 
 
 def read(path):
-    """(description, arrays, record) of one outcome. Raises `ValueError` if the file is damaged, never reads half of it."""
+    """(description, arrays, record) of one outcome. Raises `ValueError` if the file is damaged; never reads
+    half."""
     try:
         with np.load(path, allow_pickle=False) as saved:
             arrays = {name: saved[name] for name in saved.files}
         head = json.loads(str(arrays.pop("__json__")))
         return head["description"], arrays, head["record"]
     except (BadZipFile, EOFError, KeyError, ValueError, OSError) as error:
-        raise ValueError(f"{Path(path).name} is damaged or not a result ({error}); delete it and run the job again.") from error
+        text = f"{Path(path).name} is damaged or not a result ({error}); delete it and run the job again."
+        raise ValueError(text) from error
 
 
 def digest(description):
@@ -121,12 +126,13 @@ def _is_done(path, description):
 
 
 def _attempt(function, description, checkpoint):
-    """The outcome of one job: ('done', arrays, record) or ('failed', reason). One thread, so that results repeat."""
+    """The outcome of one job: ('done', arrays, record) or ('failed', reason). One thread, so that results
+    repeat."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
         return ("done", *function(description, checkpoint))
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - whatever goes wrong in a job is that job's result
         place = traceback.extract_tb(error.__traceback__)[-1]
         return ("failed", f"{type(error).__name__}: {error} (in {Path(place.filename).name}, {place.name})")
     finally:
@@ -139,8 +145,10 @@ def _on_processes(function, waiting, folder, workers, finish):
     def run(names, count):
         lost = []
         with ProcessPoolExecutor(count, mp_context=context) as pool:
-            futures = {pool.submit(_attempt, function, waiting[name], str(folder / f"{name}.checkpoint")): name
-                       for name in names}
+            futures = {}
+            for name in names:
+                checkpoint = str(folder / f"{name}.checkpoint")
+                futures[pool.submit(_attempt, function, waiting[name], checkpoint)] = name
             for future in as_completed(futures):
                 try:
                     finish(futures[future], future.result())
@@ -148,7 +156,8 @@ def _on_processes(function, waiting, folder, workers, finish):
                     lost.append(futures[future])
         return lost
 
-    # A worker that dies takes the whole pool with it: the jobs it lost are repeated one by one to find the culprit.
+    # A worker that dies takes the whole pool with it: the jobs it lost are repeated one by one to find the
+    # culprit.
     for name in run(list(waiting), workers):
         if run([name], 1):
             finish(name, ("failed", "its process died (killed, or out of memory)"))
@@ -156,12 +165,15 @@ def _on_processes(function, waiting, folder, workers, finish):
 
 def _on_cluster(function, waiting, address, finish):
     try:
-        from distributed import Client, as_completed as completed
+        from distributed import Client
+        from distributed import as_completed as completed
     except ImportError as error:
         raise ImportError("a Dask address needs the extra 'cluster': pip install icfgd[cluster]") from error
     with Client(address) as client:
-        futures = {client.submit(_attempt, function, description, None, pure=False): name
-                   for name, description in waiting.items()}
+        futures = {
+            client.submit(_attempt, function, description, None, pure=False): name
+            for name, description in waiting.items()
+        }
         for future in completed(futures):
             if future.status == "finished":
                 finish(futures[future], future.result())

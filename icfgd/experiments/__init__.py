@@ -4,18 +4,42 @@ Stored tables and parameters belong in `results`; figures in `plots`.
 """
 
 from icfgd.experiments.grids import ACTIVATIONS, EXPERIMENTS, PRESETS, Experiment, experiment
-from icfgd.experiments.runs import Run, execute, from_scalar, stored_model, test, whitened
+from icfgd.experiments.runs import (
+    Run,
+    blank,
+    evaluate,
+    execute,
+    from_scalar,
+    law_name,
+    stored_model,
+    whitened,
+)
 from icfgd.sweep import sweep
 
-__all__ = ["ACTIVATIONS", "EXPERIMENTS", "PRESETS", "Experiment", "Run", "compute", "execute", "experiment",
-           "from_scalar", "stored_model", "test", "whitened"]
+__all__ = [
+    "ACTIVATIONS",
+    "EXPERIMENTS",
+    "PRESETS",
+    "Experiment",
+    "Run",
+    "blank",
+    "compute",
+    "evaluate",
+    "execute",
+    "experiment",
+    "from_scalar",
+    "law_name",
+    "stored_model",
+    "whitened",
+]
 
 
 def compute(name, preset="quick", folder=None, **options):
     """Compute the experiment `name`; returns (rows, arrays, report).
 
-    rows: one dict per test, in the order of the runs. arrays: run name -> arrays of `execute`. folder: keeps finished runs
-    for later (a temporary one by default). options: workers, address, only, progress of `sweep`.
+    rows: one dict per test, in the order of the runs. arrays: run name -> arrays of `execute`. folder: keeps
+    finished runs for later (a temporary one by default). options: workers, address, only, progress of
+    `sweep`.
     """
     from tempfile import TemporaryDirectory
 

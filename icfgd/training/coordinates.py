@@ -1,8 +1,9 @@
-"""Coordinates in which training is well scaled: one flat vector per run, mapped to the parameters of the network.
+"""Coordinates in which training is well scaled: one flat vector per run, mapped to the parameters of the
+network.
 
-In whitened coordinates A = s S A' S^-1, B = B' S^-1, C = C' S^-1 with S = Sigma^(1/2), so that the symmetric set of
-Theorems 1 and 2 is the set of scalar matrices and gradient methods do not leave it; r = s r' and s measures one over the
-size of an attention matrix. How the vector changes belongs in `loop`.
+In whitened coordinates A = s S A' S^-1, B = B' S^-1, C = C' S^-1 with S = Sigma^(1/2), so that the symmetric
+set of Theorems 1 and 2 is the set of scalar matrices and gradient methods do not leave it; r = s r' and s
+measures one over the size of an attention matrix. How the vector changes belongs in `loop`.
 """
 
 import torch
@@ -19,10 +20,20 @@ COORDINATES = ("whitened", "raw")
 class Coordinates:
     """Vectors theta (runs, P) as parameters of `runs` networks of one shape.
 
-    tasks: one per run. heads, layers, divide_by_context: as for `Transformer`. free_A: whether A is trained or stays 0.
+    tasks: one per run. heads, layers, divide_by_context: as for `Transformer`. free_A: whether A is trained
+    or stays 0.
     """
 
-    def __init__(self, tasks, heads, layers, divide_by_context, free_A=True, coordinates="whitened", dtype=torch.float64):
+    def __init__(
+        self,
+        tasks,
+        heads,
+        layers,
+        divide_by_context,
+        free_A=True,
+        coordinates="whitened",
+        dtype=torch.float64,
+    ):
         checks.one_of("coordinates", coordinates, COORDINATES)
         d = tasks[0].covariates.d
         self.runs, self.free_A = len(tasks), bool(free_A)
@@ -32,8 +43,12 @@ class Coordinates:
         self._tasks, self._arguments = tasks, (heads, layers, divide_by_context, free_A, coordinates)
         self._single = lambda: Transformer(d, layers, **{**options, "dtype": torch.float64})
         count = len(self.network.heads[0])
-        self.shapes = {"A": (layers, count, d, d), "B": (layers, count, d, d), "C": (layers, count, d, d),
-                       "r": (layers, count)}
+        self.shapes = {
+            "A": (layers, count, d, d),
+            "B": (layers, count, d, d),
+            "C": (layers, count, d, d),
+            "r": (layers, count),
+        }
         if not self.free_A:
             del self.shapes["A"]
         self.size = sum(torch.Size(shape).numel() for shape in self.shapes.values())
@@ -45,19 +60,22 @@ class Coordinates:
             if not torch.allclose(roots, eye.expand_as(roots), rtol=0, atol=1e-14):
                 inverses = torch.stack([power(task.covariates.sigma, -0.5) for task in tasks])
                 self.root, self.inverse = roots.to(dtype)[:, None], inverses.to(dtype)[:, None]
-        self.scale = torch.stack([_attention_scale(self._single(), task) for task in tasks]).T.to(dtype)  # (m, runs)
+        self.scale = torch.stack([_attention_scale(self._single(), task) for task in tasks]).T.to(
+            dtype
+        )  # (m, runs)
 
     def split(self, theta):
         """Views A', B', C' (k, m, runs, d, d) and r' (k, m, runs) of theta (runs, P)."""
         parts, start = {}, 0
         for name, shape in self.shapes.items():
             size = torch.Size(shape).numel()
-            parts[name] = theta[:, start:start + size].reshape(-1, *shape).movedim(0, 2)
+            parts[name] = theta[:, start : start + size].reshape(-1, *shape).movedim(0, 2)
             start += size
         return parts
 
     def parameters(self, theta):
-        """Parameters A, B, C (k, m, runs, 1, d, d) and r (k, m, runs, 1) of the batched network at theta (runs, P)."""
+        """Parameters A, B, C (k, m, runs, 1, d, d) and r (k, m, runs, 1) of the batched network at theta
+        (runs, P)."""
         parts = self.split(theta)
         scale = self.scale.to(theta)[:, :, None]
         parameters = {name: value.unsqueeze(3) for name, value in parts.items()}
@@ -79,7 +97,7 @@ class Coordinates:
 
     def of_run(self, run):
         """The float64 coordinates of a single run."""
-        return Coordinates(self._tasks[run:run + 1], *self._arguments)
+        return Coordinates(self._tasks[run : run + 1], *self._arguments)
 
     def models(self, theta):
         """One float64 `Transformer` per run."""
@@ -94,10 +112,15 @@ class Coordinates:
         return models
 
     def whitened(self, theta):
-        """Sigma^(-1/2) A Sigma^(1/2) and Sigma^(1/2) B^T C Sigma^(1/2), both (k, m, runs, d, d), at theta (runs, P)."""
+        """Sigma^(-1/2) A Sigma^(1/2) and Sigma^(1/2) B^T C Sigma^(1/2), both (k, m, runs, d, d), at theta
+        (runs, P)."""
         parts = self.split(theta)
         if self.whiten:
-            A = parts["A"] * self.scale.to(theta)[:, :, None, None] if self.free_A else torch.zeros_like(parts["B"])
+            A = (
+                parts["A"] * self.scale.to(theta)[:, :, None, None]
+                if self.free_A
+                else torch.zeros_like(parts["B"])
+            )
             return A, parts["B"].mT @ parts["C"]
         parameters = self.parameters(theta)
         roots = torch.stack([power(task.covariates.sigma, 0.5) for task in self._tasks]).to(theta)
@@ -108,11 +131,16 @@ class Coordinates:
     def start(self, generators, noise=0.05, identity=1.0, spread=2.0):
         """Starting vectors theta (runs, P), one generator per run.
 
-        B' and C' are identity * I plus noise, A' is a fifth of such noise (attention is exponentiated: large A overflow).
-        The steps r' run geometrically from 1/spread to spread: equal steps are a saddle by symmetry between layers.
+        B' and C' are identity * I plus noise, A' is a fifth of such noise (attention is exponentiated: large
+        A overflow). The steps r' run geometrically from 1/spread to spread: equal steps are a saddle by
+        symmetry between layers.
         """
         k, m = self.shapes["r"]
-        steps = float(spread) ** torch.linspace(-1, 1, k, dtype=torch.float64) if k > 1 else torch.ones(1).double()
+        steps = (
+            float(spread) ** torch.linspace(-1, 1, k, dtype=torch.float64)
+            if k > 1
+            else torch.ones(1).double()
+        )
         starts = []
         for generator in generators:
             theta = noise * torch.randn(1, self.size, generator=generator, dtype=torch.float64)
@@ -139,7 +167,8 @@ class _Weights(torch.nn.Module):
 
 @torch.no_grad()
 def _attention_scale(model, task, contexts=64):
-    """E tr H / E |H|_F^2 (m,) over the context block at B = C = S^-1: about one over the top eigenvalue of H."""
+    """E tr H / E |H|_F^2 (m,) over the context block at B = C = S^-1: about one over the top eigenvalue of
+    H."""
     generator = torch.Generator().manual_seed(0)
     X = task.covariates.sample(contexts, task.context + 1, generator) @ power(task.covariates.sigma, -0.5)
     H = model.attention(X)[0][..., :-1]

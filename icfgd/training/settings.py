@@ -13,13 +13,15 @@ DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
 @dataclass(frozen=True)
 class Settings:
-    """How to train. Lengths are in steps; every field is a plain value, so settings can be stored and compared.
+    """How to train. Lengths are in steps; every field is a plain value, so settings can be stored and
+    compared.
 
-    contexts, queries: prompts per step and run. learning_rate: the peak of a one-cycle schedule (warm-up, then linear
-    to zero). loss: 'integrated' over labels or 'sampled'. coordinates: 'whitened' or 'raw'. noise, identity, spread: see
-    `Coordinates.start`. held_out: contexts of the fixed held-out set, looked at every `check_every` steps; `patience`
-    checks without improvement end a run early (0: never). failures: step-backs allowed before training gives up.
-    polish: L-BFGS iterations on a fixed batch of `polish_contexts` at the end, kept only if the held-out loss agrees.
+    contexts, queries: prompts per step and run. learning_rate: the peak of a one-cycle schedule (warm-up,
+    then linear to zero). loss: 'integrated' over labels or 'sampled'. coordinates: 'whitened' or 'raw'.
+    noise, identity, spread: see `Coordinates.start`. held_out: contexts of the fixed held-out set, looked at
+    every `check_every` steps; `patience` checks without improvement end a run early (0: never). failures:
+    step-backs allowed before training gives up. polish: L-BFGS iterations on a fixed batch of
+    `polish_contexts` at the end, kept only if the held-out loss agrees.
     """
 
     steps: int = 400
@@ -44,8 +46,18 @@ class Settings:
     polish_contexts: int = 512
 
     def __post_init__(self):
-        for name, low in (("steps", 1), ("contexts", 1), ("queries", 1), ("pool", 1), ("held_out", 1), ("check_every", 1),
-                          ("patience", 0), ("failures", 0), ("polish", 0), ("polish_contexts", 1)):
+        for name, low in (
+            ("steps", 1),
+            ("contexts", 1),
+            ("queries", 1),
+            ("pool", 1),
+            ("held_out", 1),
+            ("check_every", 1),
+            ("patience", 0),
+            ("failures", 0),
+            ("polish", 0),
+            ("polish_contexts", 1),
+        ):
             checks.integer(name, getattr(self, name), low)
         checks.number("learning_rate", self.learning_rate, low=0, strict=True)
         checks.number("clip", self.clip, low=1)

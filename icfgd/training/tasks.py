@@ -1,7 +1,8 @@
-"""What a network is trained on: covariates, a label law and a context length, and the batches drawn from them.
+"""What a network is trained on: covariates, a label law and a context length, and the batches drawn from
+them.
 
-A batch holds covariates and the second moments of their labels; labels themselves are drawn only for the sampled loss.
-How parameters change belongs in `loop`.
+A batch holds covariates and the second moments of their labels; labels themselves are drawn only for the
+sampled loss. How parameters change belongs in `loop`.
 """
 
 from dataclasses import dataclass
@@ -16,8 +17,9 @@ from icfgd.processes import Covariates, Labels
 class Batch(NamedTuple):
     """Covariates X (..., n+q, d) and, per query, the second-moment blocks of the labels.
 
-    K is (..., n, n), shared by all queries, or (..., q, n, n) if the label law depends on the query (|K| labels);
-    nu is (..., q, n) and kappa (..., q). weights (..., contexts) sum to one: how much each context counts.
+    K is (..., n, n), shared by all queries, or (..., q, n, n) if the label law depends on the query (|K|
+    labels); nu is (..., q, n) and kappa (..., q). weights (..., contexts) sum to one: how much each context
+    counts.
     """
 
     X: torch.Tensor
@@ -53,15 +55,23 @@ class Task:
     def __post_init__(self):
         checks.integer("context", self.context, low=1)
 
+    def describe(self):
+        """Everything that identifies the task, as plain values."""
+        labels, covariates = self.labels, self.covariates
+        sigmas = [None if sigma is None else sigma.tolist() for sigma in (covariates.sigma, labels.sigma)]
+        kernel, width = repr(labels.kernel), getattr(labels, "width", None)
+        return [self.context, covariates.law, labels.name, kernel, width, labels.noise, *sigmas]
+
     def draw(self, contexts, queries, generator, dtype=torch.float64, context=None, pool=1, sampled=False):
         """A `Batch` of `contexts` independent contexts with `queries` queries each.
 
-        Queries that share a context lower the variance of the loss for little more work. If the label law depends on
-        the whole point set (|K| labels), it is formed for each query with its own context. context: another length.
-        pool: draw that many times `contexts` candidates and keep the half-batch of those with the largest Gram matrix
-        and a random half-batch of the others, weighted so that the loss stays unbiased. Rare contexts whose covariates
-        nearly align decide whether a deep network is stable; this shows them at every step.
-        sampled: draw labels and put y y^T in the place of its mean K, which turns the risk into the sampled loss.
+        Queries that share a context lower the variance of the loss for little more work. If the label law
+        depends on the whole point set (|K| labels), it is formed for each query with its own context.
+        context: another length. pool: draw that many times `contexts` candidates and keep the half-batch of
+        those with the largest Gram matrix and a random half-batch of the others, weighted so that the loss
+        stays unbiased. Rare contexts whose covariates nearly align decide whether a deep network is stable;
+        this shows them at every step. sampled: draw labels and put y y^T in the place of its mean K, which
+        turns the risk into the sampled loss.
         """
         n = self.context if context is None else checks.integer("context", context, low=1)
         weights = torch.full((contexts,), 1 / contexts, dtype=dtype, device=generator.device)
@@ -78,12 +88,15 @@ class Task:
             chosen = torch.cat([top, easy.nonzero().squeeze(-1)[: contexts - hard]])
             weights[:hard] = 1 / total
             weights[hard:] = (total - hard) / (total * (contexts - hard))
-            X = torch.cat([X[chosen], self.covariates.sample(contexts, queries, generator, dtype=dtype)], dim=-2)
+            X = torch.cat(
+                [X[chosen], self.covariates.sample(contexts, queries, generator, dtype=dtype)], dim=-2
+            )
         moments = self.moments(X, queries, generator if sampled else None)
         return Batch(X, *moments, weights)
 
     def moments(self, X, queries, sampler=None):
-        """K, nu and kappa of a `Batch` at covariates X (..., n+q, d); a generator as `sampler` draws labels."""
+        """K, nu and kappa of a `Batch` at covariates X (..., n+q, d); a generator as `sampler` draws
+        labels."""
         n = X.shape[-2] - queries
         sets, each = X, queries
         if self.labels.single_query:
