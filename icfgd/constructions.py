@@ -89,10 +89,8 @@ def gdpp(d, steps, transforms, sigma=None, context=None):
     steps r_l and transforms a_l have equal length; B = C = Sigma^(-1/2). `gdpp_polynomials` says what it
     computes.
     """
-    transforms = _numbers("transforms", transforms)
-    steps = _numbers("steps", steps)
-    if len(transforms) != len(steps):
-        raise ValueError(f"transforms has {len(transforms)} entries; {len(steps)}, one per step, are needed.")
+    steps, transforms = _numbers("steps", steps), _numbers("transforms", transforms)
+    _same_length(steps, transforms)
     model = functional_descent(d, steps, "linear", sigma, context)
     scale = 1.0 if context is None else float(context)
     with torch.no_grad():
@@ -108,9 +106,10 @@ def gdpp_polynomials(steps, transforms, spectrum):
     covariates (d x d), covariates are q_l(S) x and residuals w^T p_l(S) x for labels <w, x>. Works on sympy
     symbols as well.
     """
+    _same_length(steps, transforms)
     one = torch.ones_like(spectrum) if isinstance(spectrum, torch.Tensor) else spectrum**0
     p, q = [one], [one]
-    for r, a in zip(steps, transforms, strict=True):
+    for r, a in zip(steps, transforms):
         stretched = spectrum * q[-1] ** 2
         p.append(p[-1] * (1 - r * stretched))
         q.append(q[-1] * (1 + a * stretched))
@@ -150,6 +149,11 @@ def _embed(G, d):
     if G.ndim != 2 or G.shape[1] != d or G.shape[0] > d:
         raise ValueError(f"G has shape {tuple(G.shape)}; (rows, {d}) with at most {d} rows is required.")
     return torch.cat([G, G.new_zeros(d - G.shape[0], d)])
+
+
+def _same_length(steps, transforms):
+    if len(transforms) != len(steps):
+        raise ValueError(f"transforms has {len(transforms)} entries; {len(steps)}, one per step, are needed.")
 
 
 def _numbers(name, values):

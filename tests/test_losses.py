@@ -71,7 +71,7 @@ def test_weights_reproduce_the_forward_pass(heads):
 def mixing(model, X, n):
     """The matrices I - sum_h r_h M H_h of all layers, from the literal mask, for X (N, d)."""
     M, found = attention.mask(n, X.shape[0] - n, like=X), []
-    for layer, (tokens, weights) in zip(range(model.layers), model.states(X, X.shape[0] - n)):
+    for layer, (tokens, _) in zip(range(model.layers), model.states(X, X.shape[0] - n)):
         full = torch.zeros(len(X), len(X), dtype=X.dtype)
         for head, h in enumerate(model.heads[layer]):
             U, W = tokens @ model.B[layer, head].T, tokens @ model.C[layer, head].T
@@ -231,9 +231,8 @@ def test_division_by_context_and_dtype():
         atol=0,
     )
     small = losses.integrated_loss(plain.to(torch.float32), X.float(), labels)
-    assert (
-        small.dtype == torch.float32 and abs(small - losses.integrated_loss(plain.double(), X, labels)) < 1e-4
-    )
+    assert small.dtype == torch.float32
+    assert abs(small - losses.integrated_loss(plain.double(), X, labels)) < 1e-4
 
 
 def test_batch_of_networks_gives_one_loss_each():

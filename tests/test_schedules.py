@@ -56,7 +56,8 @@ def test_chebyshev_meets_its_bound_and_beats_constant_steps(k):
     q = math.sqrt(high / low)
     assert bound <= 2 * ((q - 1) / (q + 1)) ** k + 1e-12
     constant = residual_polynomial(schedules.constant(2 / (low + high), k), grid).abs().max()
-    assert constant >= largest - 1e-12 and (k == 1 or constant > largest + 1e-3)
+    assert constant >= largest - 1e-12
+    assert k == 1 or constant > largest + 1e-3
 
 
 def test_leja_order_keeps_products_small():
@@ -112,7 +113,9 @@ def test_optimum_equals_christoffel_conjugate_gradients_and_the_network():
     for k in (1, 3, 7):
         best = schedules.optimal(MOMENTS, k)
         roots = best.roots.real
-        assert best.attained and (roots > 0).all() and (roots < K.shape[-1] * math.e).all()
+        assert best.attained
+        assert (roots > 0).all()
+        assert (roots < K.shape[-1] * math.e).all()
         assert roots.diff().abs().min() > 1e-3 if k > 1 else True
         assert abs(loss_of(best.steps) - float(best.losses[-1])) < 1e-12
         moved = [1.05 * best.steps[0], *best.steps[1:]]
@@ -141,7 +144,8 @@ def test_two_atoms_by_hand():
     assert abs(float(schedules.christoffel(atoms, masses, 1)) - 0.2) < 1e-14
     nu = (masses * atoms).sqrt()[:, None]
     diagonal, off, norm = schedules.jacobi(torch.diag(atoms), nu, 5)
-    assert len(diagonal) == 2 and abs(float(norm) ** 2 - 2) < 1e-14  # the sample has two eigenvalues only
+    assert len(diagonal) == 2
+    assert abs(float(norm) ** 2 - 2) < 1e-14
     best = schedules.optimal((torch.diag(atoms), nu, torch.ones(1).double()), 1)
     assert abs(best.steps[0] - 0.4) < 1e-14
     padded = schedules.optimal((torch.diag(atoms), nu, torch.ones(1).double()), 4)
@@ -153,7 +157,8 @@ def test_training_the_steps_reaches_the_closed_form():
         best = schedules.optimal(MOMENTS, k)
         start = functional_descent(5, [0.05 + 0.1 * j for j in range(k)])
         point = minimise(Chart(start, EYE, ["r"]), X, MOMENTS, tolerance=1e-10)
-        assert point.converged and abs(point.loss - float(best.losses[-1])) < 1e-12
+        assert point.converged
+        assert abs(point.loss - float(best.losses[-1])) < 1e-12
         found = point.model.r.detach().flatten().sort().values
         assert torch.allclose(found, torch.tensor(sorted(best.steps)).double(), rtol=1e-7)
 
@@ -184,7 +189,8 @@ def test_conjugate_gradients_solve_and_the_label_system_is_not_ordered():
     posterior = torch.stack([bayes.predict(K, y)[:, 0] for y in Y])
     excess = ((prediction - posterior) ** 2).mean((1, 2))
     bound = schedules.optimal(MOMENTS, 5).losses - BAYES
-    assert excess[1] > bound[1] and excess[5] < bound[5]
+    assert excess[1] > bound[1]
+    assert excess[5] < bound[5]
 
 
 def test_mismatched_attention_can_have_complex_roots():
@@ -209,7 +215,8 @@ def test_label_noise_can_have_complex_roots():
     quiet = schedules.optimal(label_process("exponential", noise=0.1).moments(X), 4, noiseless)
     loud_moments = label_process("exponential", noise=1.0).moments(X)
     loud = schedules.optimal(loud_moments, 4, noiseless)
-    assert quiet.attained and not loud.attained
+    assert quiet.attained
+    assert not loud.attained
     quiet_moments = label_process("exponential", noise=0.1).moments(X)
     assert abs(loss_of(quiet.steps, moments=quiet_moments) - float(quiet.losses[-1])) < 1e-12
 
