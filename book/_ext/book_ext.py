@@ -38,8 +38,8 @@ def add_times(app, pagename, body):
     stem = pagename.rsplit("/", 1)[-1]
     if stem not in times:
         return body
-    text = re.sub(r"<(script|style|div class=\"cell)[^>]*>.*?</\1>", " ", body, flags=re.S)
-    minutes = max(1, round(len(re.sub(r"<[^>]+>", " ", text).split()) / WORDS_PER_MINUTE))
+    prose = re.sub(r"<(script|style|pre|svg)\b.*?</\1>", " ", body, flags=re.S)
+    minutes = max(1, round(len(re.sub(r"<[^>]+>", " ", prose).split()) / WORDS_PER_MINUTE))
     note = f'<p class="icfgd-times">Reading time about {minutes} min, running time about {times[stem]} s on two CPU cores</p>'
     return re.sub(r"</h1>", "</h1>" + note, body, count=1)
 
@@ -52,7 +52,8 @@ def run_times():
 def status_page(app):
     """Fill the placeholder of the status page with each notebook's execution time."""
     rows = "".join(
-        f'<tr><td><a href="{stem}.html">{stem}</a></td><td>{seconds}</td></tr>' for stem, seconds in run_times().items()
+        f'<tr><td><a href="{stem}.html">{stem}</a></td><td>{seconds}</td></tr>'
+        for stem, seconds in run_times().items()
     )
     head = '<thead><tr><th scope="col">notebook</th><th scope="col">seconds</th></tr></thead>'
     app.config.icfgd_status = f'<table class="icfgd-table">{head}<tbody>{rows}</tbody></table>'

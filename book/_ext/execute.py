@@ -86,7 +86,9 @@ def normalise(notebook):
     count = 0
     for number, cell in enumerate(notebook.cells):
         cell.id = f"c{number:03d}"
-        cell.metadata = nbformat.from_dict({k: cell.metadata[k] for k in ("tags", "mystnb") if cell.metadata.get(k)})
+        cell.metadata = nbformat.from_dict(
+            {k: cell.metadata[k] for k in ("tags", "mystnb") if cell.metadata.get(k)}
+        )
         cell.source = cell.source.rstrip()
         if cell.cell_type == "code":
             cell.outputs = merged(cell.outputs)
@@ -113,10 +115,16 @@ def merged(outputs):
 def execute(path):
     """Execute one notebook file; returns the normalised notebook and the seconds it took."""
     notebook = prepare(nbformat.read(path, as_version=4))
-    environment = dict(os.environ, OMP_NUM_THREADS="1", PYTHONHASHSEED="0", PYDEVD_DISABLE_FILE_VALIDATION="1")
+    environment = dict(
+        os.environ, OMP_NUM_THREADS="1", PYTHONHASHSEED="0", PYDEVD_DISABLE_FILE_VALIDATION="1"
+    )
     with tempfile.TemporaryDirectory() as folder:
         client = NotebookClient(
-            notebook, timeout=LIMIT, record_timing=False, kernel_name="python3", resources={"metadata": {"path": folder}}
+            notebook,
+            timeout=LIMIT,
+            record_timing=False,
+            kernel_name="python3",
+            resources={"metadata": {"path": folder}},
         )
         start = time.perf_counter()
         client.execute(env=environment)
