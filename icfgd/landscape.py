@@ -111,6 +111,8 @@ def stationarity(model, X, labels, sigma, queries=1):
     values = {name: v.clone().requires_grad_() for name, v in parameters(model).items()}
     loss = evaluate_at(integrated_risk, model, values, X, labels, queries).mean()
     gradient = dict(zip(values, torch.autograd.grad(loss, list(values.values()), materialize_grads=True)))
+    if not all(bool(torch.isfinite(g).all()) for g in gradient.values()):
+        raise FloatingPointError("the gradient is not finite; the scores overflow.")
     norms = {name: float(g.norm()) for name, g in gradient.items()}
     # Whitening a gradient is the adjoint of unwhitening a parameter, and that has the formula of unwhitening.
     white = unwhiten(gradient, sigma)
@@ -159,6 +161,8 @@ def hessian(chart, X, labels, queries=1, z=None):
     (gradient,) = torch.autograd.grad(chart.loss(z, X, moments, queries), z, create_graph=True)
     rows = [torch.autograd.grad(g, z, retain_graph=True, materialize_grads=True)[0] for g in gradient]
     matrix = torch.stack(rows)
+    if not bool(torch.isfinite(matrix).all()):
+        raise FloatingPointError("the Hessian is not finite; the scores overflow.")
     return (matrix + matrix.T) / 2
 
 

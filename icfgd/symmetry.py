@@ -50,8 +50,11 @@ def unwhiten(values, sigma):
 
 
 def _change(values, left, right):
-    for name in values:
-        checks.one_of("values", name, NAMES)
+    for name, value in values.items():
+        if checks.one_of("values", name, NAMES) != "r" and value.shape[-2:] != left.shape:
+            raise ValueError(
+                f"sigma has shape {tuple(left.shape)}; {tuple(value.shape[-2:])}, that of {name}, is needed."
+            )
     moved = dict(values)
     for name, value in values.items():
         if name == "A":
