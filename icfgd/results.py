@@ -6,7 +6,6 @@ says what each run was; `metadata.json` says when, by which code and on which ma
 every other file. What the experiments are belongs in `experiments`; their figures belong in `plots`.
 """
 
-import csv
 import hashlib
 import io
 import json
@@ -23,6 +22,7 @@ import torch
 
 import icfgd
 from icfgd import checks, experiments
+from icfgd.experiments.tables import Table, parse, render
 from icfgd.files import write_whole
 from icfgd.sweep import read as read_outcome
 
@@ -30,40 +30,8 @@ FOLDER = Path(__file__).parent / "data" / "results"
 FORMAT = 1
 PARAMETERS = "ABCr"
 
-
-class Table(list):
-    """Rows (dicts with the same keys) with the few operations that figures need."""
-
-    def where(self, **conditions):
-        """The rows that agree with all conditions; a list or tuple as condition allows any of its values."""
-        for name in conditions:
-            checks.one_of("column", name, self[0] if self else conditions)
-
-        def agrees(value, wanted):
-            return value in wanted if isinstance(wanted, (list, tuple)) else value == wanted
-
-        return Table(row for row in self if all(agrees(row[n], w) for n, w in conditions.items()))
-
-    def column(self, name):
-        """The values of a column, as an array."""
-        return np.array([row[name] for row in self])
-
-    def values(self, name):
-        """The distinct values of a column, in order of appearance."""
-        return list(dict.fromkeys(row[name] for row in self))
-
-    def series(self, x, y, **conditions):
-        """x values (points,) and y values (seeds, points) of the rows that agree with `conditions`, sorted by
-        x."""
-        rows = self.where(**conditions)
-        points, seeds = sorted(set(rows.column(x).tolist())), sorted(set(rows.column("seed").tolist()))
-        table = {(row["seed"], row[x]): row[y] for row in rows}
-        if len(table) != len(rows) or len(table) != len(points) * len(seeds):
-            raise ValueError(
-                f"conditions = {conditions} leave {len(rows)} rows for {len(points)} values of {x!r} and "
-                f"{len(seeds)} seeds; exactly one row for each pair is required."
-            )
-        return np.array(points), np.array([[table[s, p] for p in points] for s in seeds])
+__all__ = ["FOLDER", "Table", "add", "history", "load", "machine", "metadata", "model", "names", "parse"]
+__all__ += ["provenance", "publish", "render", "run", "verify"]
 
 
 def names(folder=FOLDER):
@@ -200,31 +168,6 @@ def machine():
     return f"{cpu}, {os.cpu_count()} cores, {platform.system()} {platform.machine()}, {threads}"
 
 
-def render(rows):
-    """Rows as CSV text. Raises `ValueError` on a number that is not finite."""
-    if not rows:
-        raise ValueError("rows is empty; at least one row is required.")
-    out = io.StringIO()
-    writer = csv.DictWriter(out, list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    for row in rows:
-        for name, value in row.items():
-            if isinstance(value, float) and not math.isfinite(value):
-                raise ValueError(
-                    f"column {name!r} of run {row.get('run')!r} holds {value}; finite numbers are required."
-                )
-        writer.writerow({k: f"{v:.8g}" if isinstance(v, float) else v for k, v in row.items()})
-    return out.getvalue()
-
-
-def parse(text):
-    """The `Table` of CSV text; whole numbers, numbers and truth values get their types back."""
-    rows = list(csv.reader(io.StringIO(text)))
-    if not rows or any(len(row) != len(rows[0]) for row in rows) or not text.endswith("\n"):
-        raise ValueError("the table is damaged: its rows have different lengths or its end is missing.")
-    return Table(dict(zip(rows[0], map(_typed, row))) for row in rows[1:])
-
-
 def verify(sample=6, retrain=1, seed=0, folder=FOLDER):
     """Recompute a random sample of rows and compare; returns a list of dicts with 'row', 'what', 'stored',
     'again', 'ok'.
@@ -277,20 +220,8 @@ def _collect(arrays, item, outcome):
     arrays[item.name] = np.stack([np.concatenate(parts) for parts in keys]).astype(np.float32)
     if not np.isfinite(arrays[item.name]).all():
         raise ValueError(f"{item.name} has parameters that are not finite.")
-    for name, value in outcome.items():
-        if name.startswith(("history.", "distance.")):
-            arrays[f"{item.name}/{name.removeprefix('history.')}"] = value
-
-
-def _typed(text):
-    if text in ("True", "False"):
-        return text == "True"
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            pass
-    return text
+    for name, value in experiments.curves(outcome).items():
+        arrays[f"{item.name}/{name}"] = value
 
 
 def _bytes(name, folder):

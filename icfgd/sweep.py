@@ -16,7 +16,6 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 from pathlib import Path
-from zipfile import BadZipFile
 
 import numpy as np
 import torch
@@ -102,7 +101,7 @@ def read(path):
             arrays = {name: saved[name] for name in saved.files}
         head = json.loads(str(arrays.pop("__json__")))
         return head["description"], arrays, head["record"]
-    except (BadZipFile, EOFError, KeyError, ValueError, OSError) as error:
+    except Exception as error:  # noqa: BLE001 - zipfile, zlib, numpy and json each have errors of their own
         text = f"{Path(path).name} is damaged or not a result ({error}); delete it and run the job again."
         raise ValueError(text) from error
 
@@ -140,7 +139,11 @@ def _attempt(function, description, checkpoint):
 
 
 def _on_processes(function, waiting, folder, workers, finish):
-    context = multiprocessing.get_context("spawn")
+    # A fork server imports torch once for all workers; where there is none (Windows), every worker imports it.
+    method = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
+    context = multiprocessing.get_context(method)
+    if method == "forkserver":
+        context.set_forkserver_preload(["torch", function.__module__])
 
     def run(names, count):
         lost = []

@@ -7,6 +7,7 @@ from icfgd.experiments.grids import ACTIVATIONS, EXPERIMENTS, PRESETS, Experimen
 from icfgd.experiments.runs import (
     Run,
     blank,
+    curves,
     evaluate,
     execute,
     from_scalar,
@@ -14,6 +15,7 @@ from icfgd.experiments.runs import (
     stored_model,
     whitened,
 )
+from icfgd.experiments.tables import Table, parse, render
 from icfgd.sweep import sweep
 
 __all__ = [
@@ -22,24 +24,28 @@ __all__ = [
     "PRESETS",
     "Experiment",
     "Run",
+    "Table",
     "blank",
     "compute",
+    "curves",
     "evaluate",
     "execute",
     "experiment",
     "from_scalar",
     "law_name",
+    "parse",
+    "render",
     "stored_model",
     "whitened",
 ]
 
 
 def compute(name, preset="quick", folder=None, **options):
-    """Compute the experiment `name`; returns (rows, arrays, report).
+    """Compute the experiment `name`; returns (table, arrays, report).
 
-    rows: one dict per test, in the order of the runs. arrays: run name -> arrays of `execute`. folder: keeps
-    finished runs for later (a temporary one by default). options: workers, address, only, progress of
-    `sweep`.
+    table: a `Table` with one row per test, in the order of the runs. arrays: run name -> arrays of `execute`.
+    folder: keeps finished runs for later (a temporary one by default). options: workers, address, only,
+    progress of `sweep`.
     """
     from tempfile import TemporaryDirectory
 
@@ -54,5 +60,5 @@ def compute(name, preset="quick", folder=None, **options):
 def _collect(jobs, folder, options):
     report = sweep(execute, jobs, folder, **options)
     outcomes = dict(report.outcomes())
-    rows = [row for name in jobs if name in outcomes for row in outcomes[name][1]]
-    return rows, {name: outcome[0] for name, outcome in outcomes.items()}, report
+    table = Table(row for name in jobs if name in outcomes for row in outcomes[name][1])
+    return table, {name: outcome[0] for name, outcome in outcomes.items()}, report

@@ -117,7 +117,7 @@ def law_name(labels, options):
     return labels + "-".join(f"{value:g}" for _, value in sorted(options.items()))
 
 
-def execute(description, checkpoint=None):
+def execute(description, checkpoint=None, progress=False):
     """Train and test the run of `description`; returns (arrays, rows): parameters and history, and one row
     per test.
 
@@ -133,6 +133,7 @@ def execute(description, checkpoint=None):
         seeds=list(run.seeds),
         free_A=run.free_A,
         checkpoint=checkpoint,
+        progress=progress,
     )
     arrays = {}
     for seed, model in zip(run.seeds, trained.models):
@@ -222,6 +223,12 @@ def evaluate(run, model, seed, labels=None, options=None, context=None):
     else:
         prompts = evaluation_set(where.task(seed), context)
     return scores(prompts, predictor_weights(model, prompts.batch.X, TEST_QUERIES))
+
+
+def curves(arrays):
+    """The learning curves among the arrays of `execute`, under the names that `results.history` uses."""
+    kept = ("history.", "distance.")
+    return {n.removeprefix("history."): value for n, value in arrays.items() if n.startswith(kept)}
 
 
 def blank(run):

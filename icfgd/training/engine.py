@@ -175,12 +175,10 @@ class Engine:
         self.failures = self.failures + runs
         if bool((self.failures > self.settings.failures).any()):
             worst = int(self.failures.argmax())
-            raise TrainingFailed(
-                f"run {worst} (seed {self.seeds[worst]}) stepped back {int(self.failures[worst])} times, the last "
-                f"time at step {self.step} because {reason}; the best state has held-out loss "
-                f"{float(self.best_loss[worst]):.4g}.",
-                self.trained(),
-            )
+            text = f"run {worst} (seed {self.seeds[worst]}) stepped back {int(self.failures[worst])} times, "
+            text += f"the last time at step {self.step} because {reason}; "
+            text += f"the best state has held-out loss {float(self.best_loss[worst]):.4g}."
+            raise TrainingFailed(text, self.trained())
 
     def record(self, losses):
         """Append a check to the history."""
