@@ -75,7 +75,7 @@ def refuted(label, what, claim):
 
 
 def _tensor(value):
-    return torch.as_tensor(value).detach().to(torch.float64)
+    return torch.as_tensor(value, dtype=torch.float64).detach()  # the dtype spares Python numbers a detour via float32
 
 
 def _pair(label, got, want):
