@@ -37,10 +37,11 @@ pdf: book
 
 outputs: $(VENV)/.stamp
 	$(BIN)/python book/_ext/execute.py -j 2 $(NOTEBOOKS)
-	$(BIN)/python book/_ext/ledger.py
+	$(MAKE) ledger
 
 ledger: $(VENV)/.stamp
 	$(BIN)/python book/_ext/ledger.py
+	$(BIN)/python book/_ext/api.py
 
 lock: $(VENV)/.stamp
 	$(BIN)/python book/_ext/lock.py

@@ -9,6 +9,7 @@ import yaml
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "book" / "_ext"))
 
+import api  # noqa: E402
 import execute  # noqa: E402
 import lock  # noqa: E402
 
@@ -69,3 +70,7 @@ def test_no_machine_paths_in_tracked_text():
             text = path.read_text(encoding="utf-8")
             for bad in ("/home/", "/root/", "/work/", "site-packages/"):
                 assert bad not in text, f"{path.name} holds {bad!r}"
+
+
+def test_package_page_is_current():
+    assert api.PAGE.read_text(encoding="utf-8") == api.text(), "run `make ledger`"

@@ -49,19 +49,20 @@ def run_times():
     return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
 
 
-def status_page(app):
-    """Fill the placeholder of the status page with each notebook's execution time."""
+def fill_status(app, docname, source):
+    """Fill the placeholder of the status page with the time of each notebook that is in the book."""
+    if not docname.endswith("/status"):
+        return
+    known = {name.rsplit("/", 1)[-1] for name in app.env.found_docs}
     rows = "".join(
         f'<tr><td><a href="{stem}.html">{stem}</a></td><td>{seconds}</td></tr>'
         for stem, seconds in run_times().items()
+        if stem in known
     )
     head = '<thead><tr><th scope="col">notebook</th><th scope="col">seconds</th></tr></thead>'
-    app.config.icfgd_status = f'<table class="icfgd-table">{head}<tbody>{rows}</tbody></table>'
-
-
-def fill_status(app, docname, source):
-    if docname.endswith("/status"):
-        source[0] = source[0].replace("@RUN_TIMES@", app.config.icfgd_status)
+    source[0] = source[0].replace(
+        "@RUN_TIMES@", f'<table class="icfgd-table">{head}<tbody>{rows}</tbody></table>'
+    )
 
 
 def copy_assets(app, error):
@@ -80,8 +81,6 @@ def copy_assets(app, error):
 
 
 def setup(app):
-    app.add_config_value("icfgd_status", "", "env")
-    app.connect("builder-inited", status_page)
     app.connect("source-read", fill_status)
     app.connect("html-page-context", clean_page, priority=900)
     app.connect("build-finished", copy_assets)
