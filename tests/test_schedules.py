@@ -160,7 +160,7 @@ def test_training_the_steps_reaches_the_closed_form():
         assert point.converged
         assert abs(point.loss - float(best.losses[-1])) < 1e-12
         found = point.model.r.detach().flatten().sort().values
-        assert torch.allclose(found, torch.tensor(sorted(best.steps)).double(), rtol=1e-7)
+        assert torch.allclose(found, torch.tensor(sorted(best.steps), dtype=torch.float64), rtol=1e-7)
 
 
 def test_order_of_adaptivity():
