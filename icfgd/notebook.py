@@ -46,15 +46,22 @@ def digest(figure):
         for line in axes.lines:
             lines.append(_describe(name, "line", line.get_label(), line.get_ydata()))
         for points in axes.collections:
-            values = points.get_array()
-            data = points.get_offsets() if values is None else values
-            lines.append(_describe(name, type(points).__name__, points.get_label(), data))
+            lines.append(_describe(name, type(points).__name__, points.get_label(), _collection_data(points)))
         for image in axes.images:
             lines.append(_describe(name, "image", image.get_label(), image.get_array()))
         for bars in axes.containers:
             if hasattr(bars, "datavalues"):
                 lines.append(_describe(name, "bars", bars.get_label(), bars.datavalues))
     return lines
+
+
+def _collection_data(collection):
+    """The numbers behind a collection: its colour values, its positions, or the heights of its outlines."""
+    if collection.get_array() is not None:
+        return collection.get_array()
+    if np.asarray(collection.get_offsets()).any():
+        return collection.get_offsets()
+    return np.concatenate([path.vertices[:, 1] for path in collection.get_paths()] or [np.empty(0)])
 
 
 def _describe(axes, kind, label, data):
