@@ -24,7 +24,9 @@ def make(letter, d=8, seed=0, **options):
 @pytest.mark.parametrize("training", [False, True])
 def test_block_equals_the_pre_norm_layer_of_torch(dtype, tolerance, causal, training):
     torch.manual_seed(1)
-    theirs = nn.TransformerEncoderLayer(16, 4, 24, dropout=0.0, batch_first=True, norm_first=True, dtype=dtype)
+    theirs = nn.TransformerEncoderLayer(
+        16, 4, 24, dropout=0.0, batch_first=True, norm_first=True, dtype=dtype
+    )
     with torch.no_grad():
         for p in theirs.parameters():
             p.add_(0.1 * torch.randn_like(p))  # no bias stays zero and no scale one
@@ -40,10 +42,17 @@ def test_block_equals_the_pre_norm_layer_of_torch(dtype, tolerance, causal, trai
         found.append((y, z.grad))
     for a, b in zip(*found):
         assert (a - b).abs().max() <= tolerance
-    stacked = torch.cat([ours.attention.query.weight.grad, ours.attention.key.weight.grad, ours.attention.value.weight.grad])
+    stacked = torch.cat(
+        [ours.attention.query.weight.grad, ours.attention.key.weight.grad, ours.attention.value.weight.grad]
+    )
     assert (stacked - theirs.self_attn.in_proj_weight.grad).abs().max() <= tolerance
-    pairs = [(ours.linear1, theirs.linear1), (ours.linear2, theirs.linear2), (ours.norm1, theirs.norm1),
-             (ours.norm2, theirs.norm2), (ours.attention.output, theirs.self_attn.out_proj)]
+    pairs = [
+        (ours.linear1, theirs.linear1),
+        (ours.linear2, theirs.linear2),
+        (ours.norm1, theirs.norm1),
+        (ours.norm2, theirs.norm2),
+        (ours.attention.output, theirs.self_attn.out_proj),
+    ]
     for a, b in pairs:
         assert (a.weight.grad - b.weight.grad).abs().max() <= tolerance
         assert (a.bias.grad - b.bias.grad).abs().max() <= tolerance
@@ -162,11 +171,21 @@ def test_alternating_is_centred_and_has_the_right_count(n):
             assert abs(at[0] - (n - 1 - at[-1])) <= 1
 
 
-@pytest.mark.parametrize("call", [
-    lambda: patterns.parse(""), lambda: patterns.parse("LX"), lambda: patterns.parse(3), lambda: patterns.alternating(4, 3),
-    lambda: patterns.alternating(0, 0), lambda: patterns.alternating(3, -1), lambda: patterns.place(3, 4),
-    lambda: patterns.place(3, 1, "centre"), lambda: patterns.replaced("LR", "L"), lambda: patterns.removed("RR"),
-])
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: patterns.parse(""),
+        lambda: patterns.parse("LX"),
+        lambda: patterns.parse(3),
+        lambda: patterns.alternating(4, 3),
+        lambda: patterns.alternating(0, 0),
+        lambda: patterns.alternating(3, -1),
+        lambda: patterns.place(3, 4),
+        lambda: patterns.place(3, 1, "centre"),
+        lambda: patterns.replaced("LR", "L"),
+        lambda: patterns.removed("RR"),
+    ],
+)
 def test_patterns_refuse_nonsense(call):
     with pytest.raises(ValueError):
         call()
@@ -227,7 +246,11 @@ def test_no_weight_product_is_computed_for_a_frozen_layer():
         products = 0
 
         def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-            self.products += func.overloadpacket in (torch.ops.aten.mm, torch.ops.aten.bmm, torch.ops.aten.addmm)
+            self.products += func.overloadpacket in (
+                torch.ops.aten.mm,
+                torch.ops.aten.bmm,
+                torch.ops.aten.addmm,
+            )
             return func(*args, **(kwargs or {}))
 
     def products(frozen):
@@ -253,7 +276,8 @@ def test_counting_and_normalisation_only():
     assert freezing.count(stack)[0] == 3 * 32 + 8 * 16 + 16
     stack(noise(1, 3, 8, dtype=torch.float32)).sum().backward()
     assert {n for n, p in stack.named_parameters() if p.grad is not None} == {
-        n for n, p in stack.named_parameters() if "norm" in n or "layers.0.linear1" in n}
+        n for n, p in stack.named_parameters() if "norm" in n or "layers.0.linear1" in n
+    }
     with pytest.raises(ValueError, match="also"):
         freezing.normalisation_only(stack, also=("head",))
     with pytest.raises(ValueError, match="no normalisation"):

@@ -1,7 +1,8 @@
-"""Command line of the reservoir experiments: `run` computes into a folder (finished runs are kept), `publish` stores tables.
+"""Command line of the reservoir experiments: `run` computes into a folder (finished runs are kept), `publish`
+stores tables.
 
-    python -m icfgd.reservoirs run plays digits --preset full --folder runs/
-    python -m icfgd.reservoirs publish plays digits --folder runs/
+python -m icfgd.reservoirs run plays digits --preset full --folder runs/
+python -m icfgd.reservoirs publish plays digits --folder runs/
 """
 
 import argparse
@@ -41,7 +42,11 @@ def run(names, options):
     failed = False
     for name in names:
         jobs = experiments.experiment(name).runs(options.preset)
-        function = execute if options.workers > 1 else partial(execute, log=partial(print, file=sys.stderr, flush=True))
+        function = (
+            execute
+            if options.workers > 1
+            else partial(execute, log=partial(print, file=sys.stderr, flush=True))
+        )
         report = sweep(function, jobs, f"{options.folder}/{name}", workers=options.workers, progress=True)
         print(f"{name}: {report}", flush=True)
         failed = failed or bool(report.failed)
@@ -49,7 +54,9 @@ def run(names, options):
 
 
 def publish(names, options, folder=experiments.FOLDER):
-    """Store the finished runs of experiments as tables of the package. Unfinished runs are named and left out."""
+    """Store the finished runs of experiments as tables of the package. Unfinished runs are named and left
+    out.
+    """
     for name in names:
         table, curves, seconds, missing = [], [], 0.0, []
         for job, description in experiments.experiment(name).runs(options.preset).items():
@@ -69,8 +76,12 @@ def publish(names, options, folder=experiments.FOLDER):
         contents = {f"{name}.csv": results.render(experiments.aligned(table)).encode()}
         if curves:
             contents[f"{name}-curves.csv"] = results.render(curves).encode()
-        entry = {"preset": options.preset, "missing": missing, "cpu_seconds": round(seconds, 1),
-                 **results.provenance(NOTE)}
+        entry = {
+            "preset": options.preset,
+            "missing": missing,
+            "cpu_seconds": round(seconds, 1),
+            **results.provenance(NOTE),
+        }
         results.add(contents, entry, folder)
         print(f"{name}: {len(table)} rows, {len(curves)} points, {len(missing)} runs missing")
     return 0

@@ -9,7 +9,8 @@ PROCESS_TIME = time.process_time
 class Clock:
     """Seconds of CPU time of this process since `start`, without the stretches spent inside `paused()`.
 
-    source: a function returning seconds; CPU time by default, because wall time on a shared machine measures the others.
+    source: a function returning seconds; CPU time by default, because wall time on a shared machine measures
+    the others.
     """
 
     def __init__(self, source=PROCESS_TIME, offset=0.0):

@@ -1,4 +1,5 @@
-"""Echo state networks: a frozen recurrent map, its spectral radius, and a linear readout fitted by ridge regression.
+"""Echo state networks: a frozen recurrent map, its spectral radius, and a linear readout fitted by ridge
+regression.
 
 The classical reservoir (Jaeger 2001), for contrast with feed-forward reservoirs between trained layers.
 """
@@ -17,7 +18,9 @@ def spectral_radius(matrix):
 
 
 def scaled(matrix, radius):
-    """`matrix` (N, N) multiplied by a number so that its spectral radius is `radius`. A nilpotent matrix is refused."""
+    """`matrix` (N, N) multiplied by a number so that its spectral radius is `radius`. A nilpotent matrix
+    is refused.
+    """
     checks.number("radius", radius, low=0, strict=True)
     own = float(spectral_radius(matrix))
     if own <= 1e3 * torch.finfo(matrix.dtype).eps * float(matrix.abs().max()):
@@ -26,10 +29,12 @@ def scaled(matrix, radius):
 
 
 class EchoState:
-    """h_t = tanh(W h_{t-1} + V x_t) with frozen W (units, units) of the given spectral radius and V (units, inputs).
+    """h_t = tanh(W h_{t-1} + V x_t) with frozen W (units, units) of the given spectral radius and V (units,
+    inputs).
 
-    The influence of h_0 is sure to fade if the spectral norm of W is below 1; a spectral radius below 1 is the customary
-    rule, which is neither sufficient nor necessary. input_scale multiplies the standard normal V.
+    The influence of h_0 is sure to fade if the spectral norm of W is below 1; a spectral radius below 1 is
+    the customary rule, which is neither sufficient nor necessary. input_scale multiplies the standard normal
+    V.
     """
 
     def __init__(self, inputs, units, generator, radius=0.9, input_scale=1.0, dtype=torch.float64):

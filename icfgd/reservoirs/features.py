@@ -1,8 +1,9 @@
 """Frozen random features, and the kernels and linear attention they stand for.
 
-A random-feature map phi is a reservoir without attention: it is drawn once and works on every token by itself. Bochner's
-theorem (Rahimi and Recht 2007) and the arc-cosine kernel (Cho and Saul 2009) say which kernel E<phi(u), phi(v)> is.
-`FeatureKernel` makes a map usable wherever this package expects a kernel, so as attention of the in-context transformer.
+A random-feature map phi is a reservoir without attention: it is drawn once and works on every token by
+itself. Bochner's theorem (Rahimi and Recht 2007) and the arc-cosine kernel (Cho and Saul 2009) say which
+kernel E<phi(u), phi(v)> is. `FeatureKernel` makes a map usable wherever this package expects a kernel, so as
+attention of the in-context transformer.
 """
 
 import torch
@@ -13,10 +14,11 @@ from icfgd.kernels import kernel
 
 
 def frequencies(d, count, generator, orthogonal=False, dtype=torch.float64):
-    """Directions (count, d), each row with the law of a standard normal vector; returned rows are scaled likewise.
+    """Directions (count, d), each row with the law of a standard normal vector; returned rows are scaled
+    likewise.
 
-    orthogonal: rows are orthogonal within consecutive groups of d, with independent chi-distributed lengths (orthogonal
-    random features, Yu et al. 2016); every single row is still standard normal.
+    orthogonal: rows are orthogonal within consecutive groups of d, with independent chi-distributed lengths
+    (orthogonal random features, Yu et al. 2016); every single row is still standard normal.
     """
     checks.integer("d", d, low=1)
     checks.integer("count", count, low=1)
@@ -35,7 +37,8 @@ def frequencies(d, count, generator, orthogonal=False, dtype=torch.float64):
 
 
 class FourierFeatures(nn.Module):
-    """phi(x) = D^(-1/2) [cos(Omega x), sin(Omega x)] (..., 2 D), Omega (D, d) normal with variance width^(-2).
+    """phi(x) = D^(-1/2) [cos(Omega x), sin(Omega x)] (..., 2 D), Omega (D, d) normal with variance
+    width^(-2).
 
     E<phi(u), phi(v)> = exp(-|u - v|^2 / (2 width^2)), the kernel 'gaussian'; |phi(x)| = 1.
     """
@@ -69,7 +72,8 @@ class ReLUFeatures(nn.Module):
 
 
 class FeatureKernel:
-    """The kernel scale * <phi(u), phi(v)> of a feature map `phi`, with the methods of `icfgd.kernels.Kernel` that use tensors.
+    """The kernel scale * <phi(u), phi(v)> of a feature map `phi`, with the methods of `icfgd.kernels.Kernel`
+    that use tensors.
 
     It can be a head of `icfgd.transformer.Transformer` and the kernel of `icfgd.processes.Labels`.
     """
@@ -96,23 +100,29 @@ class FeatureKernel:
 def linear_attention(queries, keys, values, causal=False):
     """Values mixed with weights <phi(k_i), phi(q_j)>, never forming the matrix of weights.
 
-    queries (..., m, D) and keys (..., n, D) are features, values (..., n, v); returns (..., m, v). The cost grows like
-    n D v instead of n m. causal (needs m = n): token j reads i <= j.
+    queries (..., m, D) and keys (..., n, D) are features, values (..., n, v); returns (..., m, v). The cost
+    grows like n D v instead of n m. causal (needs m = n): token j reads i <= j.
     """
     for name, tensor in (("queries", queries), ("keys", keys), ("values", values)):
         checks.finite(name, tensor)
     if keys.shape[-2] != values.shape[-2] or keys.shape[-1] != queries.shape[-1]:
-        raise ValueError(f"keys has shape {tuple(keys.shape)}; (..., {values.shape[-2]}, {queries.shape[-1]}) is required.")
+        raise ValueError(
+            f"keys has shape {tuple(keys.shape)}; (..., {values.shape[-2]}, {queries.shape[-1]}) is required."
+        )
     if not causal:
         return queries @ (keys.mT @ values)
     if queries.shape[-2] != keys.shape[-2]:
-        raise ValueError(f"queries has {queries.shape[-2]} tokens; causal attention requires {keys.shape[-2]}.")
+        raise ValueError(
+            f"queries has {queries.shape[-2]} tokens; causal attention requires {keys.shape[-2]}."
+        )
     sums = torch.cumsum(keys.unsqueeze(-1) * values.unsqueeze(-2), dim=-3)
     return (queries.unsqueeze(-2) @ sums).squeeze(-2)
 
 
 def root_mean_square_error(phi, X, expected=None, scale=1.0):
-    """Root mean square over pairs i < j of scale <phi(x_i), phi(x_j)> minus the `expected` kernel; X (N, d)."""
+    """Root mean square over pairs i < j of scale <phi(x_i), phi(x_j)> minus the `expected` kernel; X (N,
+    d).
+    """
     expected = phi.expected if expected is None else expected
     gap = FeatureKernel(phi, scale).gram(X) - expected.gram(X)
     i, j = torch.triu_indices(X.shape[-2], X.shape[-2], offset=1)

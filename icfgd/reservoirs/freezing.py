@@ -1,14 +1,16 @@
 """Freezing parameters so that the work of training them is really saved, and counting what is left.
 
-A frozen layer still passes the gradient on to the layers below it; only the product of the incoming gradient with the
-layer's own input (its weight gradient) is never computed. Replacing that passed-on gradient belongs in `backskip`.
+A frozen layer still passes the gradient on to the layers below it; only the product of the incoming gradient
+with the layer's own input (its weight gradient) is never computed. Replacing that passed-on gradient belongs
+in `backskip`.
 """
 
 from torch import nn
 
 
 def freeze(module):
-    """Stop training every parameter of `module`: no gradient is computed, no update happens. Returns the module.
+    """Stop training every parameter of `module`: no gradient is computed, no update happens. Returns the
+    module.
 
     The module is also put into evaluation mode, and gradients left from before are dropped.
     """
@@ -36,17 +38,20 @@ def trainable(module):
 
 
 def normalisation_only(module, also=()):
-    """Freeze all of `module` but the scale and shift of its normalisation layers and the submodules named in `also`.
+    """Freeze all of `module` but the scale and shift of its normalisation layers and the submodules named in
+    `also`.
 
-    The analogue, for layer normalisation, of training batch normalisation only (Frankle, Schwab and Morcos 2021).
-    also: dotted names of submodules, for instance ('head',). Returns the module.
+    The analogue, for layer normalisation, of training batch normalisation only (Frankle, Schwab and Morcos
+    2021). also: dotted names of submodules, for instance ('head',). Returns the module.
     """
     freeze(module)
     known = dict(module.named_modules())
     kept = [m for m in known.values() if isinstance(m, (nn.LayerNorm, nn.modules.batchnorm._BatchNorm))]
     for name in also:
         if name not in known:
-            raise ValueError(f"also has {name!r}; the submodules are {', '.join(sorted(k for k in known if k))}.")
+            raise ValueError(
+                f"also has {name!r}; the submodules are {', '.join(sorted(k for k in known if k))}."
+            )
         kept.append(known[name])
     for part in kept:
         part.train()

@@ -1,9 +1,10 @@
 """The layers a reservoir transformer is made of: maps (B, T, d) -> (B, T, d), each x + change(LN x).
 
-`Block` equals `nn.TransformerEncoderLayer(norm_first=True)` without dropout. The others are the further reservoirs of Shen et
-al. (2021), sec. 2.2: feed-forward, bidirectional GRU, dynamic convolution (Wu et al. 2019). Whether a layer is trained
-is not its business: see `freezing` and `stack`. Width per GRU direction, residual connections and normalisation around GRU
-and convolution are our choices; the paper does not give them.
+`Block` equals `nn.TransformerEncoderLayer(norm_first=True)` without dropout. The others are the further
+reservoirs of Shen et al. (2021), sec. 2.2: feed-forward, bidirectional GRU, dynamic convolution (Wu et al.
+2019). Whether a layer is trained is not its business: see `freezing` and `stack`. Width per GRU direction,
+residual connections and normalisation around GRU and convolution are our choices; the paper does not give
+them.
 """
 
 import torch
@@ -15,7 +16,9 @@ from icfgd.reservoirs.initialise import fill, linear
 
 
 class Attention(nn.Module):
-    """Multi-head softmax attention with one weight matrix (d, d) per projection and scores divided by sqrt(d / heads)."""
+    """Multi-head softmax attention with one weight matrix (d, d) per projection and scores divided by
+    sqrt(d / heads).
+    """
 
     def __init__(self, d, heads, causal=False, dtype=torch.float32):
         super().__init__()
@@ -27,7 +30,9 @@ class Attention(nn.Module):
         self.query, self.key, self.value, self.output = (linear(d, d, dtype) for _ in range(4))
 
     def initialise(self, generator, orthogonal=False):
-        """Orthogonal projections, or PyTorch's default for attention (Xavier over the stacked query, key and value)."""
+        """Orthogonal projections, or PyTorch's default for attention (Xavier over the stacked query, key
+        and value).
+        """
         d = self.query.in_features
         for part in (self.query, self.key, self.value):
             fill(part.weight, part.bias, generator, orthogonal, bound=(6 / (4 * d)) ** 0.5, bias_bound=0)
@@ -58,7 +63,9 @@ class _Layer(nn.Module):
         return x
 
     def initialise(self, generator, orthogonal=False):
-        """Draw all parameters from `generator`; with `orthogonal`, every projection is (semi-)orthogonal. Returns self."""
+        """Draw all parameters from `generator`; with `orthogonal`, every projection is (semi-)orthogonal.
+        Returns self.
+        """
         for module in self.children():
             if isinstance(module, nn.LayerNorm):
                 module.reset_parameters()
@@ -70,7 +77,9 @@ class _Layer(nn.Module):
 
 
 class Block(_Layer):
-    """A pre-norm encoder layer: H = MHSA(LN x) + x, then FFN(LN H) + H, with a ReLU between the two maps of the FFN."""
+    """A pre-norm encoder layer: H = MHSA(LN x) + x, then FFN(LN H) + H, with a ReLU between the two maps
+    of the FFN.
+    """
 
     def __init__(self, d, heads=4, ffn=None, causal=False, dtype=torch.float32):
         super().__init__(d)
@@ -116,19 +125,27 @@ class FeedForward(_Layer):
 
 
 class BiGRU(_Layer):
-    """x + GRU(LN x), bidirectional with d / 2 units per direction. It sees the future, so it refuses `causal`."""
+    """x + GRU(LN x), bidirectional with d / 2 units per direction. It sees the future, so it refuses
+    `causal`.
+    """
 
     def __init__(self, d, heads=4, ffn=None, causal=False, dtype=torch.float32):
         super().__init__(d)
         if causal:
-            raise ValueError("causal = True; a bidirectional GRU reads the future, so causal = False is required.")
+            raise ValueError(
+                "causal = True; a bidirectional GRU reads the future, so causal = False is required."
+            )
         if d % 2:
             raise ValueError(f"d = {d}; an even width is required (d / 2 units per direction).")
         self.norm = nn.LayerNorm(d, dtype=dtype)
-        self.gru = nn.GRU(d, d // 2, batch_first=True, bidirectional=True, dtype=dtype, device="meta").to_empty(device="cpu")
+        self.gru = nn.GRU(
+            d, d // 2, batch_first=True, bidirectional=True, dtype=dtype, device="meta"
+        ).to_empty(device="cpu")
 
     def initialise(self, generator, orthogonal=False):
-        """Every gate's matrix is drawn by itself (PyTorch stacks the three gates); biases are PyTorch's default."""
+        """Every gate's matrix is drawn by itself (PyTorch stacks the three gates); biases are PyTorch's
+        default.
+        """
         self.norm.reset_parameters()
         units = self.d // 2
         for direction in ("", "_reverse"):
@@ -145,10 +162,11 @@ class BiGRU(_Layer):
 
 
 class DynamicConvolution(_Layer):
-    """x + W_o conv(GLU(W_i LN x)) with a kernel of `taps` weights per head and token, made from the token by a softmax.
+    """x + W_o conv(GLU(W_i LN x)) with a kernel of `taps` weights per head and token, made from the token by
+    a softmax.
 
-    Wu et al. (2019). Zero padding; with `causal`, only tokens up to the present one are read, otherwise the window is
-    centred (an odd number of taps is required).
+    Wu et al. (2019). Zero padding; with `causal`, only tokens up to the present one are read, otherwise the
+    window is centred (an odd number of taps is required).
     """
 
     def __init__(self, d, heads=4, ffn=None, causal=False, dtype=torch.float32, taps=3):
@@ -158,11 +176,17 @@ class DynamicConvolution(_Layer):
         if d % heads:
             raise ValueError(f"heads = {heads} does not divide d = {d}; a divisor is required.")
         if not causal and taps % 2 == 0:
-            raise ValueError(f"taps = {taps}; an odd number is required for a centred window (causal = False).")
+            raise ValueError(
+                f"taps = {taps}; an odd number is required for a centred window (causal = False)."
+            )
         self.heads, self.taps = heads, taps
         self.padding = (taps - 1, 0) if causal else (taps // 2, taps // 2)
         self.norm = nn.LayerNorm(d, dtype=dtype)
-        self.input, self.kernel, self.output = linear(d, 2 * d, dtype), linear(d, heads * taps, dtype), linear(d, d, dtype)
+        self.input, self.kernel, self.output = (
+            linear(d, 2 * d, dtype),
+            linear(d, heads * taps, dtype),
+            linear(d, d, dtype),
+        )
 
     def initialise(self, generator, orthogonal=False):
         """As for the other layers; the two halves of the gated input map are two projections."""

@@ -1,4 +1,5 @@
-"""Numbers that summarise learning curves and predictions: areas under curves, bits, edit distance, BLEU, intervals.
+"""Numbers that summarise learning curves and predictions: areas under curves, bits, edit distance, BLEU,
+intervals.
 
 Curves are pairs of sequences (time or step, value). Training and clocks belong elsewhere.
 """
@@ -13,16 +14,47 @@ from icfgd import checks
 MODES = ("max", "min")
 
 # Student's t, 97.5 % quantile, for 1..30 degrees of freedom (any table); beyond, the normal value is used.
-_T = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131, 2.120,
-      2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042)
+_T = (
+    12.706,
+    4.303,
+    3.182,
+    2.776,
+    2.571,
+    2.447,
+    2.365,
+    2.306,
+    2.262,
+    2.228,
+    2.201,
+    2.179,
+    2.160,
+    2.145,
+    2.131,
+    2.120,
+    2.110,
+    2.101,
+    2.093,
+    2.086,
+    2.080,
+    2.074,
+    2.069,
+    2.064,
+    2.060,
+    2.056,
+    2.052,
+    2.048,
+    2.045,
+    2.042,
+)
 
 
 def aucc(times, values, horizon):
-    """Mean height of a learning curve over [0, horizon]: its area under the convergence curve divided by the horizon.
+    """Mean height of a learning curve over [0, horizon]: its area under the convergence curve divided by the
+    horizon.
 
-    times start at 0 and increase; `horizon` has their unit. The curve is joined by straight lines, cut at the horizon, and
-    extended to it by its last value. Shen et al. (2021), eq. 1, integrate without dividing; a mean keeps the unit
-    of the metric. Whether a large area is good depends on the metric.
+    times start at 0 and increase; `horizon` has their unit. The curve is joined by straight lines, cut at the
+    horizon, and extended to it by its last value. Shen et al. (2021), eq. 1, integrate without dividing; a
+    mean keeps the unit of the metric. Whether a large area is good depends on the metric.
     """
     t, g = _curve(times, values)
     horizon = checks.number("horizon", horizon, low=0, strict=True)
@@ -35,8 +67,8 @@ def aucc(times, values, horizon):
 def aucc_normalise(areas):
     """Each area divided by the largest of the dict `areas` (name -> positive area).
 
-    As in the paper; the division does not turn the order round, so for a loss a small value remains good, and the result
-    depends on which models are compared.
+    As in the paper; the division does not turn the order round, so for a loss a small value remains good, and
+    the result depends on which models are compared.
     """
     if not areas:
         raise ValueError("areas is empty; at least one named area is required.")
@@ -49,8 +81,8 @@ def aucc_normalise(areas):
 def time_to(times, values, fraction=1.0, mode="max"):
     """First time at which the joined curve reaches `fraction` of its best value.
 
-    mode 'max': the level is fraction * max(values). mode 'min': it is min(values) / fraction, for losses. Values must be
-    positive, fraction in (0, 1].
+    mode 'max': the level is fraction * max(values). mode 'min': it is min(values) / fraction, for losses.
+    Values must be positive, fraction in (0, 1].
     """
     t, g = _curve(times, values)
     checks.number("fraction", fraction, low=0, high=1, strict=True)
@@ -110,7 +142,9 @@ def bleu(references, hypotheses, order=4):
 
 
 def interval(values):
-    """(mean, half width) of the 95 % Student interval for the mean of at least two independent values (seeds)."""
+    """(mean, half width) of the 95 % Student interval for the mean of at least two independent values
+    (seeds).
+    """
     v = np.asarray(values, dtype=float)
     if v.ndim != 1 or v.size < 2 or not np.isfinite(v).all():
         raise ValueError(f"values has shape {v.shape}; at least two finite numbers are required.")
@@ -124,14 +158,18 @@ def _grams(sequence, n):
 
 def _paired(references, hypotheses):
     if len(references) != len(hypotheses) or not len(references):
-        raise ValueError(f"references and hypotheses have lengths {len(references)} and {len(hypotheses)}; equal lengths "
-                         "of at least 1 are required.")
+        raise ValueError(
+            f"references and hypotheses have lengths {len(references)} and {len(hypotheses)}; equal lengths "
+            "of at least 1 are required."
+        )
 
 
 def _curve(times, values):
     t, g = np.asarray(times, dtype=float), np.asarray(values, dtype=float)
     if t.ndim != 1 or t.shape != g.shape or t.size < 1:
-        raise ValueError(f"times and values have shapes {t.shape} and {g.shape}; equal 1-D shapes are required.")
+        raise ValueError(
+            f"times and values have shapes {t.shape} and {g.shape}; equal 1-D shapes are required."
+        )
     if not (np.isfinite(t).all() and np.isfinite(g).all()):
         raise ValueError("times or values have entries that are not finite; all must be finite.")
     if t[0] != 0 or (np.diff(t) <= 0).any():

@@ -1,6 +1,7 @@
 """Models of the three real tasks around a `Stack`: classifier, language model, speller (encoder and decoder).
 
-Each knows its loss and its evaluation, nothing of optimisers. All end in a layer normalisation, as pre-norm stacks do.
+Each knows its loss and its evaluation, nothing of optimisers. All end in a layer normalisation, as pre-norm
+stacks do.
 """
 
 import torch
@@ -23,7 +24,9 @@ def _embedding(symbols, d, generator, dtype, spread=0.02):
 
 
 def sinusoids(length, d, dtype=torch.float64):
-    """Rows (length, d) of unit mean square: sines, then cosines, of angular frequencies 1 down to about 1/10000."""
+    """Rows (length, d) of unit mean square: sines, then cosines, of angular frequencies 1 down to about
+    1/10000.
+    """
     if checks.integer("d", d, low=2) % 2:
         raise ValueError(f"d = {d}; an even width is required.")
     angle = torch.arange(checks.integer("length", length, low=1), dtype=torch.float64)[:, None] * 10000.0 ** (
@@ -33,7 +36,9 @@ def sinusoids(length, d, dtype=torch.float64):
 
 
 class Classifier(nn.Module):
-    """Tokens (B, T, inputs) -> scores (B, classes): linear embedding, positions, stack, normalisation, mean, linear head."""
+    """Tokens (B, T, inputs) -> scores (B, classes): linear embedding, positions, stack, normalisation,
+    mean, linear head.
+    """
 
     def __init__(self, pattern, d, inputs=8, tokens=8, classes=10, seed=0, dtype=torch.float32, **stack):
         super().__init__()
@@ -64,10 +69,11 @@ class Classifier(nn.Module):
 
 
 class LanguageModel(nn.Module):
-    """Symbols (B, T) -> logits (B, T, symbols) of the next symbol; causal; the output map is the embedding (tied).
+    """Symbols (B, T) -> logits (B, T, symbols) of the next symbol; causal; the output map is the embedding
+    (tied).
 
-    Positions start as sinusoids (Vaswani et al. 2017) and are trained: at this size the previous symbol is found much
-    earlier than from random positions.
+    Positions start as sinusoids (Vaswani et al. 2017) and are trained: at this size the previous symbol is
+    found much earlier than from random positions.
     """
 
     def __init__(self, pattern, d, symbols, context, seed=0, dtype=torch.float32, **stack):
@@ -95,14 +101,16 @@ class LanguageModel(nn.Module):
     def nats(self, symbols, stride=None, batch=64):
         """Mean negative log-likelihood in nats of a text (N,), every symbol predicted once.
 
-        Windows of `context` symbols advance by `stride` (default half the context); in each only the last `stride`
-        predictions count (in the first window all), so that every counted symbol but the first has at least
-        context - stride symbols before it.
+        Windows of `context` symbols advance by `stride` (default half the context); in each only the last
+        `stride` predictions count (in the first window all), so that every counted symbol but the first has
+        at least context - stride symbols before it.
         """
         T = self.context
         stride = max(1, T // 2) if stride is None else checks.integer("stride", stride, low=1)
         if stride > T or len(symbols) < T + 1:
-            raise ValueError(f"stride = {stride}, length = {len(symbols)}; stride <= {T} < length is required.")
+            raise ValueError(
+                f"stride = {stride}, length = {len(symbols)}; stride <= {T} < length is required."
+            )
         starts = list(range(0, len(symbols) - T, stride))
         total = count = 0
         for i in range(0, len(starts), batch):
@@ -140,10 +148,24 @@ class DecoderBlock(nn.Module):
 
 
 class Speller(nn.Module):
-    """Letters to phonemes: a stack as encoder (frozen layers go there), `decoder` trained layers, greedy decoding."""
+    """Letters to phonemes: a stack as encoder (frozen layers go there), `decoder` trained layers, greedy
+    decoding.
+    """
 
-    def __init__(self, pattern, d, letters=26, phonemes=41, decoder=1, longest=12, seed=0, dtype=torch.float32, heads=4,
-                 ffn=None, **stack):
+    def __init__(
+        self,
+        pattern,
+        d,
+        letters=26,
+        phonemes=41,
+        decoder=1,
+        longest=12,
+        seed=0,
+        dtype=torch.float32,
+        heads=4,
+        ffn=None,
+        **stack,
+    ):
         super().__init__()
         generator = private_generator(seed, 1000)
         self.letters, self.sounds = (_embedding(n, d, generator, dtype, 1.0) for n in (letters, phonemes))
@@ -174,7 +196,9 @@ class Speller(nn.Module):
         return self.decode(sounds, self.encode(letters))
 
     def loss(self, letters, sounds):
-        """Mean negative log-likelihood in nats of the phonemes up to the first END; sounds (B, S) begins with START."""
+        """Mean negative log-likelihood in nats of the phonemes up to the first END; sounds (B, S) begins
+        with START.
+        """
         targets = sounds[:, 1:]
         counted = (targets != END) | (torch.cumsum(targets == END, -1) == 1)
         losses = F.cross_entropy(self(letters, sounds[:, :-1]).mT, targets, reduction="none")
@@ -184,7 +208,7 @@ class Speller(nn.Module):
     def spell(self, letters, limit=11):
         """Greedy phoneme sequences (lists of integers, without START and END) for letters (B, T)."""
         memory = self.encode(letters)
-        sounds = torch.full((len(letters), 1), START)
+        sounds = torch.full((len(letters), 1), START, device=letters.device)
         for _ in range(limit):
             best = self.decode(sounds, memory)[:, -1].argmax(-1, keepdim=True)
             sounds = torch.cat([sounds, best], dim=1)

@@ -1,7 +1,7 @@
 """Which layers are trained and which are frozen, as a string of letters from input to output.
 
-L is a trained transformer block; R, F, G and C are frozen: a transformer block, a feed-forward layer, a bidirectional GRU
-and a dynamic convolution. Building the layers is the business of `stack`.
+L is a trained transformer block; R, F, G and C are frozen: a transformer block, a feed-forward layer, a
+bidirectional GRU and a dynamic convolution. Building the layers is the business of `stack`.
 """
 
 from icfgd import checks
@@ -13,19 +13,25 @@ PLACES = ("alternate", "middle", "top", "bottom")
 
 
 def parse(pattern):
-    """Return `pattern` if it is a non-empty string of the letters L, R, F, G, C; raises `ValueError` otherwise."""
+    """Return `pattern` if it is a non-empty string of the letters L, R, F, G, C; raises `ValueError`
+    otherwise.
+    """
     if not isinstance(pattern, str) or not pattern:
-        raise ValueError(f"pattern = {pattern!r}; a non-empty string of the letters {', '.join(LETTERS)} is required.")
+        raise ValueError(
+            f"pattern = {pattern!r}; a non-empty string of the letters {', '.join(LETTERS)} is required."
+        )
     for letter in pattern:
         checks.one_of("letter of pattern", letter, LETTERS)
     return pattern
 
 
 def alternating(n, k):
-    """n layers of which k are reservoirs, alternating with trained layers and centred: `alternating(7, 3)` = 'LRLRLRL'.
+    """n layers of which k are reservoirs, alternating with trained layers and centred: `alternating(7, 3)` =
+    'LRLRLRL'.
 
-    Needs 2 k - 1 <= n. With 0-based indices the first reservoir is at floor((n - (2k - 1)) / 2). This reproduces both
-    examples of Shen et al. (2021), sec. 3.1, and the layers 3, 5, 7, 9 of 12 of their Table 4; ties are our choice.
+    Needs 2 k - 1 <= n. With 0-based indices the first reservoir is at floor((n - (2k - 1)) / 2). This
+    reproduces both examples of Shen et al. (2021), sec. 3.1, and the layers 3, 5, 7, 9 of 12 of their Table
+    4; ties are our choice.
     """
     _counts(n, k)
     if 2 * k - 1 > n:
@@ -35,7 +41,8 @@ def alternating(n, k):
 
 
 def place(n, k, where="alternate"):
-    """n layers of which k are reservoirs: 'alternate', or one block in the 'middle', at the 'top' or at the 'bottom'.
+    """n layers of which k are reservoirs: 'alternate', or one block in the 'middle', at the 'top' or at the
+    'bottom'.
 
     The bottom is next to the input, the string's beginning.
     """
@@ -55,7 +62,9 @@ def replaced(pattern, letter):
 
 
 def removed(pattern):
-    """`pattern` without its frozen layers: the comparison at equal trained layers. Some layer must be trained."""
+    """`pattern` without its frozen layers: the comparison at equal trained layers. Some layer must be
+    trained.
+    """
     rest = parse(pattern).replace("R", "").replace("F", "").replace("G", "").replace("C", "")
     if not rest:
         raise ValueError(f"pattern = {pattern!r} has no trained layer; at least one L is required.")

@@ -1,4 +1,5 @@
-"""Two classical theorems behind random layers: Johnson-Lindenstrauss (distances) and Cover (separability), with numbers.
+"""Two classical theorems behind random layers: Johnson-Lindenstrauss (distances) and Cover (separability),
+with numbers.
 
 Random features, which the theorem of Bochner concerns, are in `features`.
 """
@@ -13,14 +14,18 @@ from icfgd import checks
 
 
 def jl_dimension(points, epsilon):
-    """Smallest integer m with m >= 4 ln(points) / (eps^2/2 - eps^3/3): the form of Dasgupta and Gupta (2003)."""
+    """Smallest integer m with m >= 4 ln(points) / (eps^2/2 - eps^3/3): the form of Dasgupta and Gupta
+    (2003).
+    """
     checks.integer("points", points, low=2)
     epsilon = checks.number("epsilon", epsilon, low=0, high=1, strict=True)
     return math.ceil(4 * math.log(points) / (epsilon**2 / 2 - epsilon**3 / 3))
 
 
 def jl_epsilon(points, dimension):
-    """Smallest distortion that `jl_dimension` grants with `dimension` directions, in (0, 1); None if there is none."""
+    """Smallest distortion that `jl_dimension` grants with `dimension` directions, in (0, 1); None if there
+    is none.
+    """
     checks.integer("dimension", dimension, low=1)
     if jl_dimension(points, 1.0) > dimension:
         return None
@@ -32,11 +37,15 @@ def jl_epsilon(points, dimension):
 
 
 def distortion(X, Y):
-    """Largest |squared distance in Y / squared distance in X - 1| over pairs of rows; X (N, d), Y (N, m), rows distinct."""
+    """Largest |squared distance in Y / squared distance in X - 1| over pairs of rows; X (N, d), Y (N, m),
+    rows distinct.
+    """
     checks.finite("X", X)
     checks.finite("Y", Y)
     if X.ndim != 2 or Y.ndim != 2 or len(X) != len(Y) or len(X) < 2:
-        raise ValueError(f"X and Y have shapes {tuple(X.shape)}, {tuple(Y.shape)}; (N, d) and (N, m), N >= 2, are required.")
+        raise ValueError(
+            f"X and Y have shapes {tuple(X.shape)}, {tuple(Y.shape)}; (N, d) and (N, m), N >= 2, are required."
+        )
     before, after = torch.pdist(X) ** 2, torch.pdist(Y) ** 2
     if float(before.min()) == 0:
         raise ValueError("X has two equal rows; distinct rows are required.")
@@ -44,18 +53,20 @@ def distortion(X, Y):
 
 
 def cover_count(points, dimension):
-    """C(N, D) = 2 sum_{k < D} binom(N - 1, k): dichotomies of N points in general position that a hyperplane through 0
-    can cut in R^D (Cover 1965)."""
+    """C(N, D) = 2 sum_{k < D} binom(N - 1, k): dichotomies of N points in general position that a
+    hyperplane through 0 can cut in R^D (Cover 1965).
+    """
     checks.integer("points", points, low=1)
     checks.integer("dimension", dimension, low=1)
     return 2 * sum(math.comb(points - 1, k) for k in range(dimension))
 
 
 def dichotomies(X):
-    """All separable sign patterns of the rows of X (N, D), N >= D, in general position: a set of tuples of +1 and -1.
+    """All separable sign patterns of the rows of X (N, D), N >= D, in general position: a set of tuples of +1
+    and -1.
 
-    A hyperplane can be turned until it passes through D - 1 of the points, and those can then be put on either side.
-    Cost N^(D-1) 2^(D-1); for small N and D.
+    A hyperplane can be turned until it passes through D - 1 of the points, and those can then be put on
+    either side. Cost N^(D-1) 2^(D-1); for small N and D.
     """
     X = np.asarray(X, dtype=float)
     if X.ndim != 2 or not np.isfinite(X).all() or len(X) < X.shape[1]:
@@ -67,7 +78,9 @@ def dichotomies(X):
         heights = X @ normal
         others = np.delete(heights, chosen)
         if others.size and np.abs(others).min() < 1e-9 * np.abs(X).max():
-            raise ValueError(f"X is not in general position: a further point lies in the span of the points {chosen}.")
+            raise ValueError(
+                f"X is not in general position: a further point lies in the span of the points {chosen}."
+            )
         for side in (1, -1):
             signs = np.where(side * heights > 0, 1, -1)
             for free in itertools.product((1, -1), repeat=D - 1):
@@ -77,14 +90,22 @@ def dichotomies(X):
 
 
 def separable(X, signs):
-    """Whether a hyperplane through 0 has all rows of X (N, D) on the sides given by `signs` (N, entries +1 or -1).
+    """Whether a hyperplane through 0 has all rows of X (N, D) on the sides given by `signs` (N, entries +1 or
+    -1).
 
-    Exact up to rounding: the point of least norm in the convex hull of signs * X is 0 or not; non-negative least squares
-    finds it (Lawson and Hanson 1974).
+    Exact up to rounding: the point of least norm in the convex hull of signs * X is 0 or not; non-negative
+    least squares finds it (Lawson and Hanson 1974).
     """
     X, signs = np.asarray(X, dtype=float), np.asarray(signs, dtype=float)
-    if X.ndim != 2 or signs.shape != (len(X),) or not np.isin(signs, (-1, 1)).all() or not np.isfinite(X).all():
-        raise ValueError(f"X and signs have shapes {X.shape} and {signs.shape}; (N, D) and (N,) of +1 and -1 are required.")
+    if (
+        X.ndim != 2
+        or signs.shape != (len(X),)
+        or not np.isin(signs, (-1, 1)).all()
+        or not np.isfinite(X).all()
+    ):
+        raise ValueError(
+            f"X and signs have shapes {X.shape} and {signs.shape}; (N, D) and (N,) of +1 and -1 are required."
+        )
     points = signs[:, None] * X
     points = points / np.linalg.norm(points, axis=1, keepdims=True)
     # Minimise |P^T a|^2 + (1 - sum a)^2 over a >= 0: the residual is 0 exactly if 0 is in the hull.

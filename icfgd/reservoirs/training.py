@@ -1,7 +1,8 @@
-"""The training loop of the real tasks: AdamW, one schedule, learning curve in steps and CPU seconds, resumable.
+"""The training loop of the real tasks: AdamW, one schedule, learning curve in steps and CPU seconds,
+resumable.
 
-It knows a model, a function that draws a loss and one that evaluates, and nothing of the tasks themselves. A run that is
-interrupted continues from its checkpoint to the same result.
+It knows a model, a function that draws a loss and one that evaluates, and nothing of the tasks themselves. A
+run that is interrupted continues from its checkpoint to the same result.
 """
 
 import math
@@ -22,10 +23,12 @@ SCHEDULES = ("constant", "onecycle")
 
 @dataclass(frozen=True)
 class Schedule:
-    """How long and how fast: `steps` updates at learning rate `rate`, after a linear `warmup` (a share of the steps).
+    """How long and how fast: `steps` updates at learning rate `rate`, after a linear `warmup` (a share of the
+    steps).
 
-    kind: 'constant', or 'onecycle' (cosine from `rate` to zero). decay: AdamW's weight decay of matrices. clip: bound on the
-    gradient norm. every: steps between evaluations (the first is before any step, the last after all).
+    kind: 'constant', or 'onecycle' (cosine from `rate` to zero). decay: AdamW's weight decay of matrices.
+    clip: bound on the gradient norm. every: steps between evaluations (the first is before any step, the last
+    after all).
     """
 
     steps: int
@@ -58,7 +61,9 @@ class Schedule:
 
 @dataclass
 class Curve:
-    """Evaluations of a run: step numbers, CPU seconds of training up to them, values, and the mean training loss since."""
+    """Evaluations of a run: step numbers, CPU seconds of training up to them, values, and the mean
+    training loss since.
+    """
 
     steps: list
     seconds: list
@@ -69,19 +74,23 @@ class Curve:
 def optimiser(model, schedule):
     """AdamW over the trainable parameters; weight decay acts on matrices only."""
     parameters = trainable(model)
-    groups = [{"params": [p for p in parameters if p.ndim >= 2], "weight_decay": schedule.decay},
-              {"params": [p for p in parameters if p.ndim < 2], "weight_decay": 0.0}]
-    return torch.optim.AdamW([g for g in groups if g["params"]], lr=schedule.rate, betas=(0.9, schedule.beta2))
+    groups = [
+        {"params": [p for p in parameters if p.ndim >= 2], "weight_decay": schedule.decay},
+        {"params": [p for p in parameters if p.ndim < 2], "weight_decay": 0.0},
+    ]
+    return torch.optim.AdamW(
+        [g for g in groups if g["params"]], lr=schedule.rate, betas=(0.9, schedule.beta2)
+    )
 
 
 def fit(model, draw, evaluate, schedule, seed=0, step=None, checkpoint=None, minutes=2.0, log=None):
     """Train `model` and return its `Curve`.
 
-    draw(generator) -> scalar loss of a fresh batch; evaluate() -> float, not counted as training time. All batches come
-    from a private generator made from `seed`. step(generator, number) may replace the backward pass: it is
-    called instead of draw and must leave gradients in the parameters and return the loss as a float.
-    checkpoint: a file, written every few `minutes` and removed at the end. log: a function for lines of progress.
-    Raises `FloatingPointError` if the loss stops being finite.
+    draw(generator) -> scalar loss of a fresh batch; evaluate() -> float, not counted as training time. All
+    batches come from a private generator made from `seed`. step(generator, number) may replace the backward
+    pass: it is called instead of draw and must leave gradients in the parameters and return the loss as a
+    float. checkpoint: a file, written every few `minutes` and removed at the end. log: a function for lines
+    of progress. Raises `FloatingPointError` if the loss stops being finite.
     """
     generator = private_generator(seed, 3000)
     updates = optimiser(model, schedule)
@@ -110,7 +119,9 @@ def fit(model, draw, evaluate, schedule, seed=0, step=None, checkpoint=None, min
         else:
             loss = float(step(generator, done))
         if not math.isfinite(loss):
-            raise FloatingPointError(f"the loss is {loss} in step {done}; a smaller rate than {schedule.rate} is needed.")
+            raise FloatingPointError(
+                f"the loss is {loss} in step {done}; a smaller rate than {schedule.rate} is needed."
+            )
         torch.nn.utils.clip_grad_norm_(parameters, schedule.clip)
         updates.step()
         recent.append(loss)
@@ -118,7 +129,11 @@ def fit(model, draw, evaluate, schedule, seed=0, step=None, checkpoint=None, min
         if done % schedule.every == 0 or done == schedule.steps:
             with clock.paused():
                 _evaluate(model, evaluate, curve, done, clock, recent, log)
-                if checkpoint is not None and time.monotonic() - saved > 60 * minutes and done < schedule.steps:
+                if (
+                    checkpoint is not None
+                    and time.monotonic() - saved > 60 * minutes
+                    and done < schedule.steps
+                ):
                     _save(checkpoint, model, updates, generator, curve, done, clock)
                     saved = time.monotonic()
     if checkpoint is not None:
@@ -140,6 +155,12 @@ def _evaluate(model, evaluate, curve, done, clock, recent, log):
 
 
 def _save(path, model, updates, generator, curve, done, clock):
-    state = {"model": model.state_dict(), "updates": updates.state_dict(), "generator": generator.get_state(),
-             "curve": vars(curve), "done": done, "seconds": clock.seconds}
+    state = {
+        "model": model.state_dict(),
+        "updates": updates.state_dict(),
+        "generator": generator.get_state(),
+        "curve": vars(curve),
+        "done": done,
+        "seconds": clock.seconds,
+    }
     write_whole(path, lambda handle: torch.save(state, handle))
