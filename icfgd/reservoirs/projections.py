@@ -44,7 +44,7 @@ def distortion(X, Y):
     checks.finite("Y", Y)
     if X.ndim != 2 or Y.ndim != 2 or len(X) != len(Y) or len(X) < 2:
         raise ValueError(
-            f"X and Y have shapes {tuple(X.shape)}, {tuple(Y.shape)}; (N, d), (N, m) with N >= 2 are required."
+            f"X and Y have shapes {tuple(X.shape)}, {tuple(Y.shape)}; (N, d), (N, m), N >= 2, are required."
         )
     before, after = torch.pdist(X) ** 2, torch.pdist(Y) ** 2
     if float(before.min()) == 0:
