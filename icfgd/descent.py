@@ -49,24 +49,23 @@ class Expansion:
 
 
 def squared_loss(f, X, y):
-    """L(f) = sum_i (f(x_i) - y_i)^2 of shape (...), for points X (..., n, d) and labels y (..., n)."""
-    return ((f(X) - y) ** 2).sum(-1)
+    """L(f) = sum_i (f(x_i) - y_i)^2 of shape (...), for points X (..., n, d) and labels y (..., n or more)."""
+    return ((f(X) - _context(y, X.shape[-2])) ** 2).sum(-1)
 
 
 def functional_gradient(f, X, y):
     """The gradient 2 sum_i (f(x_i) - y_i) K(., x_i) of the squared loss in the RKHS of f (Schoelkopf and Smola 2002)."""
-    checks.labels("y", y, X.shape[-2])
-    return Expansion(f.kernel, X, 2 * (f(X) - y))
+    return Expansion(f.kernel, X, 2 * (f(X) - _context(y, X.shape[-2])))
 
 
 def descend(kernel, X, y, steps):
     """Iterates f_0 = 0, f_1, ..., f_k with f_{l+1} = f_l - (r_l / 2) grad L(f_l), as a list of expansions.
 
-    X (..., n, d) and y (..., n) are the context; steps are the k numbers r_l (the factor 2 of the squared loss is in
-    them: r = 2 * step length).
+    X (..., n, d) and y (..., n or more; only the first n are read) are the context; steps are the k numbers r_l
+    (the factor 2 of the squared loss is in them: r = 2 * step length).
     """
     checks.finite("X", X)
-    checks.labels("y", y, X.shape[-2])
+    y = _context(y, X.shape[-2])
     f = Expansion(kernel, X, torch.zeros_like(y))
     iterates = [f]
     for step in _steps(steps):
@@ -78,7 +77,7 @@ def descend(kernel, X, y, steps):
 def coefficients(gram, y, steps):
     """Coefficients (k+1, ..., n) of all iterates from the context Gram matrix (..., n, n) and labels y (..., n)."""
     checks.finite("gram", gram)
-    checks.labels("y", y, gram.shape[-1])
+    y = _context(y, gram.shape[-1])
     alpha = torch.zeros_like(y)
     rows = [alpha]
     for step in _steps(steps):
@@ -93,6 +92,10 @@ def residual_polynomial(steps, spectrum):
     for step in _steps(steps):
         value = value * (1 - step * spectrum)
     return value
+
+
+def _context(y, n):
+    return checks.labels("y", y, n)[..., :n]
 
 
 def _steps(steps):
