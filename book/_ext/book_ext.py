@@ -9,9 +9,11 @@ import re
 import shutil
 from pathlib import Path
 
+from lab_bundle import bundle
+
 HERE = Path(__file__).parent
 WORDS_PER_MINUTE = 160  # technical prose with formulae
-FILES = ("book.css", "plotly_loader.js", "previews.js", "scrollable.js")
+FILES = ("book.css", "digests.js", "plotly_loader.js", "previews.js", "scrollable.js")
 
 
 def clean_page(app, pagename, templatename, context, doctree):
@@ -78,6 +80,7 @@ def copy_assets(app, error):
     for folder in ("mathjax", "lab"):
         if (HERE / folder).exists():
             shutil.copytree(HERE / folder, static / folder, dirs_exist_ok=True)
+    (static / "lab" / "lab.file.js").write_text(bundle(HERE / "lab"), encoding="utf-8")
 
 
 def setup(app):
