@@ -1,7 +1,7 @@
 """Files written whole: a reader never sees half a file, whatever happens to the writer.
 
-Every file of results, parameters and checkpoints goes through here. What the files mean belongs to the rooms that write
-them.
+Every file of results, parameters and checkpoints goes through here. What the files mean belongs to the rooms
+that write them.
 """
 
 import os

@@ -51,14 +51,19 @@ class Covariates:
         self.root = power(sigma, 0.5)
         self.d = sigma.shape[-1]
 
-    def sample(self, batch, tokens, generator, dtype=torch.float64):
-        """Covariates (batch, tokens, d) on the generator's device."""
+    def standard(self, batch, tokens, generator, dtype=torch.float64):
+        """The whitened xi (batch, tokens, d) on the generator's device."""
         size = (checks.integer("batch", batch, low=1), checks.integer("tokens", tokens, low=1), self.d)
         xi = torch.randn(size, generator=generator, dtype=dtype, device=generator.device)
         if self.law == "sphere":
             xi = xi / xi.norm(dim=-1, keepdim=True)
         elif self.law == "cube":
             xi = torch.where(xi > 0, 1.0, -1.0).to(dtype) / self.d**0.5
+        return xi
+
+    def sample(self, batch, tokens, generator, dtype=torch.float64):
+        """Covariates (batch, tokens, d) on the generator's device."""
+        xi = self.standard(batch, tokens, generator, dtype)
         return xi @ self.root.to(xi)
 
 

@@ -17,6 +17,7 @@ from icfgd.training import Batch, Settings, Task, TrainingFailed, multistart, tr
 from icfgd.training.coordinates import Coordinates
 from icfgd.training.engine import Engine
 from icfgd.training.tasks import stack
+from icfgd.transformer import Transformer
 
 QUICK = Settings(steps=40, contexts=16, queries=2, pool=4, held_out=32, check_every=10)
 
@@ -289,14 +290,16 @@ def test_quick_training_reaches_a_good_loss():
 @pytest.mark.parametrize("layers", [1, 2, 3])
 def test_linear_attention_without_A_meets_the_closed_form(layers):
     task = Task(Covariates(torch.eye(5, dtype=torch.float64)), label_process("linear"), 14)
-    settings = Settings(steps=150, contexts=128, queries=2, held_out=256, polish=15, polish_contexts=1024)
+    settings = Settings(steps=200, learning_rate=0.03, queries=2, polish=10, polish_contexts=1024)
     trained = train(task, ["linear"], layers, settings, free_A=False)
-    batch = task.draw(20_000, 1, generator(77))
-    bound = optimal((batch.K, batch.nu.mT, batch.kappa), layers).losses[-1]
+    # The closed form from one large sample, both networks tested on another: half of it rare contexts.
+    sample = task.draw(20_000, 1, generator(77))
+    best = Transformer(5, layers, ["linear"])
     with torch.no_grad():
-        loss = batch.loss(losses.predictor_weights(trained.models[0], batch.X))
-    assert float(bound) < float(loss) * (1 + 1e-9)
-    assert float(loss) < 1.01 * float(bound)
+        best.r.copy_(torch.tensor(optimal((sample.K, sample.nu.mT, sample.kappa), layers).steps)[:, None])
+        batch = task.draw(20_000, 1, generator(78), pool=2)
+        ours, bound = (batch.loss(losses.predictor_weights(m, batch.X)) for m in (trained.models[0], best))
+    assert 0.999 < float(ours / bound) < 1.01
 
 
 def test_polish_only_improves():

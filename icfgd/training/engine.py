@@ -47,20 +47,8 @@ class Trained(NamedTuple):
 class Engine:
     """The state of a training run and the moves it makes; `STATE` names what a checkpoint holds."""
 
-    STATE = (
-        "theta",
-        "best",
-        "best_loss",
-        "mean",
-        "square",
-        "age",
-        "length",
-        "factor",
-        "failures",
-        "stale",
-        "step",
-    )
-    STATE += ("polished", "spent", "history")
+    STATE = ["theta", "best", "best_loss", "average", "mean", "square", "age", "length", "factor", "failures"]
+    STATE += ["stale", "step", "polished", "spent", "history"]
 
     def __init__(self, tasks, seeds, coordinates, settings, device="cpu"):
         self.tasks, self.seeds, self.coordinates, self.settings = tasks, seeds, coordinates, settings
@@ -76,7 +64,7 @@ class Engine:
         theta = self.coordinates.start(self.generators, s.noise, s.identity, s.spread).to(self.dtype)
         self.theta = self._calm(theta)
         self.best, self.best_loss = self.theta.clone(), self.evaluate(self.theta)
-        self.mean, self.square = torch.zeros_like(self.theta), torch.zeros_like(self.theta)
+        self.mean, self.square, self.average = (torch.zeros_like(self.theta) for _ in range(3))
         runs = len(self.tasks)
         self.age, self.failures, self.stale = (torch.zeros(runs, dtype=torch.int64, **like) for _ in range(3))
         self.length, self.factor = self.best_loss.new_zeros(runs), self.best_loss.new_ones(runs)
@@ -136,6 +124,9 @@ class Engine:
         self.step += 1
         if not good.all():
             self._step_back(~good, "the loss or its gradient is not finite")
+        count = self.step - int((1 - self.settings.average) * self.settings.steps)
+        if count > 0:
+            self.average = self.average + (self.theta - self.average) / count
         if self.step % self.settings.check_every == 0 or self.step == self.settings.steps:
             self._look()
 
@@ -164,7 +155,23 @@ class Engine:
         lost = ~(losses <= JUMP * self.best_loss)
         if lost.any():
             self._step_back(lost, "the held-out loss jumped")
+        if self.step == self.settings.steps and self.settings.average:
+            self._settle(self.average)
         self.record(torch.where(lost, self.best_loss, losses))
+
+    @torch.no_grad()
+    def _settle(self, theta):
+        """Make theta the best state unless its held-out loss is significantly higher.
+
+        The lowest of many noisy looks is often a lucky one; the end of the schedule is better than it says.
+        """
+        batch, queries = self.held_out, self.settings.queries
+        now, before = (batch.risk(self.coordinates.weights(t, batch.X, queries)).mean(-1) for t in (theta, self.best))
+        gap = (batch.weights * (now - before)).sum(-1)
+        error = (batch.weights * (now - before - gap[:, None])).square().sum(-1).sqrt()
+        good = gap <= 2 * error  # False for NaN
+        self.best = torch.where(good[:, None], theta, self.best)
+        self.best_loss = torch.where(good, (batch.weights * now).sum(-1), self.best_loss)
 
     def _step_back(self, runs, reason):
         self.theta = torch.where(runs[:, None], self.best, self.theta)

@@ -13,23 +13,26 @@ DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
 @dataclass(frozen=True)
 class Settings:
-    """How to train. Lengths are in steps; every field is a plain value, so settings can be stored and
-    compared.
+    """How to train. Every field is a plain value, so settings can be stored and compared.
 
-    contexts, queries: prompts per step and run. learning_rate: the peak of a one-cycle schedule (warm-up,
-    then linear to zero). loss: 'integrated' over labels or 'sampled'. coordinates: 'whitened' or 'raw'.
+    steps: how many. contexts, queries, pool: prompts per step and run, see `Task.draw`. learning_rate: the
+    peak of a one-cycle schedule: a rise over the fraction `warmup`, then a linear fall to zero. average: the
+    mean over this last fraction of the steps is the result, if its held-out loss is not worse. betas: of
+    Adam. clip: a gradient longer than this many times its running length is shortened. loss: 'integrated'
+    over labels or 'sampled'. coordinates: 'whitened' or 'raw'. dtype: of training; results are float64.
     noise, identity, spread: see `Coordinates.start`. held_out: contexts of the fixed held-out set, looked at
-    every `check_every` steps; `patience` checks without improvement end a run early (0: never). failures:
-    step-backs allowed before training gives up. polish: L-BFGS iterations on a fixed batch of
-    `polish_contexts` at the end, kept only if the held-out loss agrees.
+    every `check_every` steps; `patience` looks without improvement end a run early (0: never). failures:
+    step-backs before training gives up. polish: iterations of L-BFGS on a fixed batch of `polish_contexts` at
+    the end (see `polish`).
     """
 
     steps: int = 400
     contexts: int = 64
-    queries: int = 8
-    pool: int = 16
+    queries: int = 4
+    pool: int = 8
     learning_rate: float = 0.05
     warmup: float = 0.1
+    average: float = 0.2
     betas: tuple = (0.9, 0.95)
     clip: float = 4.0
     loss: str = "integrated"
@@ -46,22 +49,14 @@ class Settings:
     polish_contexts: int = 512
 
     def __post_init__(self):
-        for name, low in (
-            ("steps", 1),
-            ("contexts", 1),
-            ("queries", 1),
-            ("pool", 1),
-            ("held_out", 1),
-            ("check_every", 1),
-            ("patience", 0),
-            ("failures", 0),
-            ("polish", 0),
-            ("polish_contexts", 1),
-        ):
-            checks.integer(name, getattr(self, name), low)
+        for name in ("steps", "contexts", "queries", "pool", "held_out", "check_every", "polish_contexts"):
+            checks.integer(name, getattr(self, name), low=1)
+        for name in ("patience", "failures", "polish"):
+            checks.integer(name, getattr(self, name), low=0)
         checks.number("learning_rate", self.learning_rate, low=0, strict=True)
         checks.number("clip", self.clip, low=1)
-        checks.number("warmup", self.warmup, low=0, high=1)
+        for name in ("warmup", "average"):
+            checks.number(name, getattr(self, name), low=0, high=1)
         for name in ("noise", "identity"):
             checks.number(name, getattr(self, name), low=0)
         checks.number("spread", self.spread, low=1)

@@ -76,21 +76,20 @@ class Task:
         n = self.context if context is None else checks.integer("context", context, low=1)
         weights = torch.full((contexts,), 1 / contexts, dtype=dtype, device=generator.device)
         if pool == 1 or contexts == 1:
-            X = self.covariates.sample(contexts, n + queries, generator, dtype=dtype)
+            xi = self.covariates.standard(contexts, n + queries, generator, dtype)
         else:
             total, hard = pool * contexts, contexts // 2
-            X = self.covariates.sample(total, n, generator, dtype=dtype)
-            xi = self.labels.whiten(X)
-            size = (xi.mT @ xi).square().sum((-2, -1))
+            xi = self.covariates.standard(total, n, generator, dtype)
+            columns = xi.permute(2, 1, 0).contiguous()  # many tiny Gram matrices: candidates last is faster
+            size = (columns[:, None] * columns).sum(2).square().sum((0, 1))
             top = size.topk(hard).indices
-            easy = torch.ones(total, dtype=torch.bool, device=X.device)
+            easy = torch.ones(total, dtype=torch.bool, device=xi.device)
             easy[top] = False
             chosen = torch.cat([top, easy.nonzero().squeeze(-1)[: contexts - hard]])
             weights[:hard] = 1 / total
             weights[hard:] = (total - hard) / (total * (contexts - hard))
-            X = torch.cat(
-                [X[chosen], self.covariates.sample(contexts, queries, generator, dtype=dtype)], dim=-2
-            )
+            xi = torch.cat([xi[chosen], self.covariates.standard(contexts, queries, generator, dtype)], dim=-2)
+        X = xi @ self.covariates.root.to(xi)
         moments = self.moments(X, queries, generator if sampled else None)
         return Batch(X, *moments, weights)
 

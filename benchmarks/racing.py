@@ -1,0 +1,105 @@
+"""Time to a given exact loss: ours, ours on sampled labels, and the published recipe, in one run on one machine."""
+
+import published
+import torch
+
+from icfgd.device import generator
+from icfgd.losses import predictor_weights
+from icfgd.processes import Covariates, label_process
+from icfgd.training import Settings, Task, train
+from icfgd.transformer import Transformer
+
+LEVELS = (0.48, 0.30, 0.22)
+LAYERS, N, D = 3, 14, 5
+OURS = {
+    "ours": {},
+    "ours, sparse (A = 0)": {},
+    "ours, started like the published recipe": {"identity": 0.0, "noise": 0.1},
+    "our optimiser, sampled labels": {"loss": "sampled", "contexts": 512, "queries": 1, "pool": 1, "steps": 1200},
+}
+
+
+def setting():
+    """The task and a function from parameters to the exact loss on 8192 prompts."""
+    covariates = Covariates(torch.eye(D, dtype=torch.float64))
+    task = Task(covariates, label_process("exponential", scale=2.0), N)
+    batch = task.draw(8192, 1, generator(12345))
+
+    @torch.no_grad()
+    def test(A, B, C, r):
+        model = Transformer(D, LAYERS, ["exponential"], divide_by_context=True)
+        for parameter, value in zip((model.A, model.B, model.C, model.r), (A, B, C, r)):
+            parameter.copy_(value.reshape(parameter.shape))
+        return float(batch.loss(predictor_weights(model, batch.X)))
+
+    return task, test
+
+
+def ours(case, task, test, steps=800):
+    """Looks (step, seconds, cpu, exact test loss) along one training of ours, and after its end."""
+    settings = Settings(**{"steps": steps, "check_every": 5, "queries": 4, **OURS[case]})
+    trained = train(task, ["exponential"], LAYERS, settings, free_A="sparse" not in case)
+    history, looks = trained.history, []
+    for i, theta in enumerate(torch.as_tensor(history["theta"])):
+        model = trained.coordinates.models(theta)[0]
+        when = (int(history["step"][i]), float(history["seconds"][i]), float(history["cpu"][i]))
+        looks.append((*when, test(model.A, model.B, model.C, model.r)))
+    model = trained.models[0]
+    looks.append((*looks[-1][:3], test(model.A, model.B, model.C, model.r)))
+    return looks
+
+
+def times(looks):
+    """Level -> (seconds, cpu seconds, steps) when the exact loss first is at or below it."""
+    reached = {}
+    for level in LEVELS:
+        for step, seconds, cpu, loss in looks:
+            if loss <= level:
+                reached[level] = (seconds, cpu, step)
+                break
+    return reached
+
+
+def rows(budget, steps=800):
+    """All rows of the race; `budget` seconds for the published recipe."""
+    task, test = setting()
+    train(task, ["exponential"], LAYERS, Settings(steps=5, queries=4))  # warm up the libraries
+    found = []
+    for case in OURS:
+        found += _describe(case, ours(case, task, test, steps))
+    return found + _describe("published recipe", published.race(LAYERS, N, D, LEVELS, test, budget))
+
+
+def _describe(case, looks):
+    reached, rows = times(looks), []
+    for level in LEVELS:
+        if level in reached:
+            for unit, value in zip(("s", "CPU s", "steps"), reached[level]):
+                rows.append(_row(case, f"to loss {level}", value, unit))
+    for quantity, value, unit in (("final loss", looks[-1][3], ""), ("in all", looks[-1][1], "s"),
+                                  ("in all", looks[-1][2], "CPU s"), ("in all", looks[-1][0], "steps")):
+        rows.append(_row(case, quantity, value, unit))
+    return rows
+
+
+def _row(case, quantity, value, unit):
+    return {"part": "race", "case": case, "size": "", "quantity": quantity, "value": float(value), "unit": unit}
+
+
+def ratios(rows, against="published recipe", base="ours"):
+    """Lines that compare `against` with each of ours, level by level."""
+    table = {(row["case"], row["quantity"], row["unit"]): row["value"] for row in rows if row["part"] == "race"}
+    lines = []
+    for case in OURS:
+        for level in LEVELS:
+            mine, theirs = table.get((case, f"to loss {level}", "s")), table.get((against, f"to loss {level}", "s"))
+            if mine is None:
+                lines.append(f"{case}: loss {level} not reached")
+            elif theirs is None:
+                spent = table[against, "in all", "s"]
+                lines.append(f"{case}: loss {level} in {mine:.2f} s; {against} not there after {spent:.0f} s "
+                             f"(ratio above {spent / max(mine, 1e-3):.0f})")
+            else:
+                lines.append(f"{case}: loss {level} in {mine:.2f} s; {against} {theirs:.0f} s "
+                             f"(ratio {theirs / max(mine, 1e-3):.0f})")
+    return lines
