@@ -40,7 +40,7 @@ class Coordinates:
         options = {"heads": heads, "divide_by_context": divide_by_context, "dtype": dtype}
         self.network = Transformer(d, layers, batch=(self.runs, 1), **options)
         self._weights = _Weights(self.network)
-        self._tasks, self._arguments = tasks, (heads, layers, divide_by_context, free_A, coordinates)
+        self._tasks = tasks
         self._single = lambda: Transformer(d, layers, **{**options, "dtype": torch.float64})
         count = len(self.network.heads[0])
         self.shapes = {
@@ -94,10 +94,6 @@ class Coordinates:
         """Predictor weights (runs, contexts, n, q) of all runs at covariates X (runs, contexts, n+q, d)."""
         parameters = {f"network.{name}": value for name, value in self.parameters(theta).items()}
         return functional_call(self._weights, parameters, (X, queries), tie_weights=False)
-
-    def of_run(self, run):
-        """The float64 coordinates of a single run."""
-        return Coordinates(self._tasks[run : run + 1], *self._arguments)
 
     def models(self, theta):
         """One float64 `Transformer` per run."""

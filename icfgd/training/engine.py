@@ -48,7 +48,7 @@ class Engine:
     """The state of a training run and the moves it makes; `STATE` names what a checkpoint holds."""
 
     STATE = ["theta", "best", "best_loss", "average", "mean", "square", "age", "length", "factor", "failures"]
-    STATE += ["stale", "step", "polished", "spent", "history"]
+    STATE += ["stale", "step", "spent", "history"]
 
     def __init__(self, tasks, seeds, coordinates, settings, device="cpu"):
         self.tasks, self.seeds, self.coordinates, self.settings = tasks, seeds, coordinates, settings
@@ -68,7 +68,7 @@ class Engine:
         runs = len(self.tasks)
         self.age, self.failures, self.stale = (torch.zeros(runs, dtype=torch.int64, **like) for _ in range(3))
         self.length, self.factor = self.best_loss.new_zeros(runs), self.best_loss.new_ones(runs)
-        self.step, self.polished, self.spent = 0, False, torch.zeros(2, dtype=torch.float64)
+        self.step, self.spent = 0, torch.zeros(2, dtype=torch.float64)
         self.history = {"step": [], "held_out": [], "time": [], "theta": []}
         self.record(self.best_loss)
 

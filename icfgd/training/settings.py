@@ -22,8 +22,7 @@ class Settings:
     over labels or 'sampled'. coordinates: 'whitened' or 'raw'. dtype: of training; results are float64.
     noise, identity, spread: see `Coordinates.start`. held_out: contexts of the fixed held-out set, looked at
     every `check_every` steps; `patience` looks without improvement end a run early (0: never). failures:
-    step-backs before training gives up. polish: iterations of L-BFGS on a fixed batch of `polish_contexts` at
-    the end (see `polish`).
+    step-backs before training gives up.
     """
 
     steps: int = 400
@@ -45,13 +44,11 @@ class Settings:
     check_every: int = 20
     patience: int = 0
     failures: int = 20
-    polish: int = 0
-    polish_contexts: int = 512
 
     def __post_init__(self):
-        for name in ("steps", "contexts", "queries", "pool", "held_out", "check_every", "polish_contexts"):
+        for name in ("steps", "contexts", "queries", "pool", "held_out", "check_every"):
             checks.integer(name, getattr(self, name), low=1)
-        for name in ("patience", "failures", "polish"):
+        for name in ("patience", "failures"):
             checks.integer(name, getattr(self, name), low=0)
         checks.number("learning_rate", self.learning_rate, low=0, strict=True)
         checks.number("clip", self.clip, low=1)

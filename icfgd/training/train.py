@@ -11,7 +11,6 @@ from icfgd.losses import predictor_weights
 from icfgd.training import checkpoints
 from icfgd.training.coordinates import Coordinates
 from icfgd.training.engine import Engine, TrainingFailed
-from icfgd.training.polish import polish
 from icfgd.training.settings import DTYPES, Settings
 
 
@@ -75,10 +74,6 @@ def train(
         if progress:
             _bar(engine)
         if checkpoint is not None and (engine.step % checkpoint_every == 0 or engine.finished):
-            checkpoints.save(checkpoint, identity, engine.state())
-    if settings.polish and not engine.polished:
-        polish(engine)
-        if checkpoint is not None:
             checkpoints.save(checkpoint, identity, engine.state())
     if progress:
         print(file=sys.stderr)
