@@ -13,7 +13,7 @@ from lab_bundle import bundle
 
 HERE = Path(__file__).parent
 WORDS_PER_MINUTE = 160  # technical prose with formulae
-FILES = ("book.css", "digests.js", "plotly_loader.js", "previews.js", "scrollable.js")
+FILES = ("book.css", "digests.js", "plotly_loader.js", "previews.js", "scroll_spy.js", "scrollable.js")
 
 
 def clean_page(app, pagename, templatename, context, doctree):
