@@ -112,7 +112,8 @@ def publish(sweep_folder, folder=FOLDER, preset="paper", note=""):
                 sum({r["seed"]: r["cpu_seconds"] for r in record}.values()),
             )
             _collect(arrays, item, outcome)
-        contents[f"{name}.csv"] = render(rows).encode()
+        ordered = [{column: row[column] for column in experiments.COLUMNS} for row in rows]
+        contents[f"{name}.csv"] = render(ordered).encode()
     contents["runs.json"] = (json.dumps(runs, indent=0, sort_keys=True) + "\n").encode()
     buffer = io.BytesIO()
     np.savez_compressed(buffer, **arrays)

@@ -10,7 +10,6 @@ from icfgd import bayes, experiments
 from icfgd.device import generator
 from icfgd.experiments import EXPERIMENTS, Run, compute, evaluate, execute, experiment, stored_model, whitened
 from icfgd.experiments.runs import TEST_CONTEXTS, TEST_POOL, TEST_QUERIES, TEST_SEED, evaluation_set
-from icfgd.processes import covariance
 
 TINY = {"steps": 8, "contexts": 8, "queries": 2, "held_out": 8}
 

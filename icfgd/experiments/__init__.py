@@ -5,6 +5,7 @@ Stored tables and parameters belong in `results`; figures in `plots`.
 
 from icfgd.experiments.grids import ACTIVATIONS, EXPERIMENTS, PRESETS, Experiment, experiment
 from icfgd.experiments.runs import (
+    COLUMNS,
     Run,
     blank,
     curves,
@@ -20,6 +21,7 @@ from icfgd.sweep import sweep
 
 __all__ = [
     "ACTIVATIONS",
+    "COLUMNS",
     "EXPERIMENTS",
     "PRESETS",
     "Experiment",

@@ -20,6 +20,9 @@ from icfgd.training import Batch, Settings, Task, train
 from icfgd.transformer import Transformer
 
 SPECTRA = {"identity": (1.0,), "paper": (1.0, 1.0, 0.25, 2.25, 1.0)}
+COLUMNS = ("run", "labels", "heads", "layers", "context", "free_A", "sigma", "law", "noise", "whitened", "seed")
+COLUMNS += ("test_labels", "test_context", "loss", "loss_se", "excess", "excess_se", "bayes", "bayes_se", "held_out")
+COLUMNS += ("steps", "stepped_back", "cpu_seconds")
 TEST_SEED = 7_000_003
 TEST_CONTEXTS, TEST_QUERIES, TEST_POOL = 4096, 2, 16
 
