@@ -56,9 +56,7 @@ export function labelMoment(name, parameter) {
       scaled[i * SIZE + m] = vectors[i * SIZE + m] * Math.abs(values[m]);
     }
     for (let i = 0; i < SIZE; i++) for (let j = 0; j <= i; j++) {
-      let sum = 0;
-      for (let m = 0; m < SIZE; m++) sum += scaled[i * SIZE + m] * vectors[j * SIZE + m];
-      out[i * SIZE + j] = sum; out[j * SIZE + i] = sum;
+      out[i * SIZE + j] = out[j * SIZE + i] = dot(scaled, i * SIZE, vectors, j * SIZE, SIZE);
     }
     return out;
   });
@@ -74,6 +72,17 @@ function times(a, b, rows, inner, columns) {
     }
   }
   return out;
+}
+
+/** sum of a[i + m] * b[j + m] for m < count; four sums at a time, because one would wait for itself */
+function dot(a, i, b, j, count) {
+  let s0 = 0, s1 = 0, s2 = 0, s3 = 0, m = 0;
+  for (; m + 3 < count; m += 4) {
+    s0 += a[i + m] * b[j + m]; s1 += a[i + m + 1] * b[j + m + 1];
+    s2 += a[i + m + 2] * b[j + m + 2]; s3 += a[i + m + 3] * b[j + m + 3];
+  }
+  for (; m < count; m++) s0 += a[i + m] * b[j + m];
+  return s0 + s1 + (s2 + s3);
 }
 
 function transpose(a, rows, columns) {
@@ -148,11 +157,9 @@ function spectralProblem(attention, wide, sums, moment, cross, law, noise, at) {
   let constant = noise;
   for (let j = 0; j < SIZE; j++) constant += law[j * SIZE + j] / SIZE;
   for (let i = 0; i < n; i++) {
-    for (let j = 0; j < SIZE; j++) b[i] += c[i * SIZE + j] * t[i * SIZE + j] / SIZE;
+    b[i] = dot(c, i * SIZE, t, i * SIZE, SIZE) / SIZE;
     for (let m = 0; m <= i; m++) {
-      let outer = 0;
-      for (let j = 0; j < SIZE; j++) outer += c[i * SIZE + j] * c[m * SIZE + j];
-      g[i * n + m] *= outer / SIZE;
+      g[i * n + m] *= dot(c, i * SIZE, c, m * SIZE, SIZE) / SIZE;
       g[m * n + i] = g[i * n + m];
     }
   }
@@ -182,14 +189,13 @@ function forward(attention, wide, y, steps) {
 /** Conditional risk at one query after 0, ..., k layers: u^T K u with u = (-w, 1) and w the weights of the network. */
 function queryRisk(attention, eta, moment, nu, kappa, steps) {
   const n = nu.length, w = new Float64Array(n), risks = new Float64Array(steps.length + 1);
-  let v = Float64Array.from(eta);
+  const v = Float64Array.from(eta);
   for (let l = 0; l <= steps.length; l++) {
-    const turned = times(moment, w, n, n, 1);
     risks[l] = kappa;
-    for (let i = 0; i < n; i++) risks[l] += w[i] * (turned[i] - 2 * nu[i]);
+    for (let i = 0; i < n; i++) risks[l] += w[i] * (dot(moment, i * n, w, 0, n) - 2 * nu[i]);
     if (l === steps.length) break;
-    const pushed = times(attention, v, n, n, 1);
-    for (let i = 0; i < n; i++) { w[i] += steps[l] * v[i]; v[i] -= steps[l] * pushed[i]; }
+    const before = v.slice();
+    for (let i = 0; i < n; i++) { w[i] += steps[l] * before[i]; v[i] -= steps[l] * dot(attention, i * n, before, 0, n); }
   }
   return risks;
 }

@@ -64,11 +64,11 @@ class Lab {
       details.addEventListener("toggle", () => this.report());
       return details;
     });
-    const key = (name, text) => make("li", { class: `lab-key-${name}` }, text);
+    const key = (name, ...text) => make("li", { class: `lab-key-${name}` }, make("span", {}, ...text));
     this.pinKey = key("pin", "pinned network");
     this.root.replaceChildren(
       make("div", { class: "lab-scenes", role: "group", "aria-label": "Scenes" }, ...this.scenes), this.sentence,
-      make("ul", { class: "lab-legend", "aria-label": "Curves" }, key("fit", "prediction f\u2097 after the layers shown"),
+      make("ul", { class: "lab-legend", "aria-label": "Curves" }, key("fit", "prediction ", make("i", {}, "f"), make("sub", {}, "\u2113"), " after the layers shown"),
         key("mean", "posterior mean, two standard deviations"), key("point", "context point"), key("query", "query"), this.pinKey),
       this.holder, make("div", { class: "lab-layer" }, this.play, this.slider, this.where), this.live,
       this.controls.node, make("div", { class: "lab-panels" }, ...Object.values(this.panels).map((p) => p.figure)), ...this.details);

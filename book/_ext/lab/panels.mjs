@@ -12,6 +12,9 @@ class Panel {
     this.reading = make("p", { class: "lab-reading" });
     this.svg = make("svg:svg", { role: "img", "aria-label": title });
     this.axes = make("svg:g");
+    this.window = make("svg:rect");
+    this.inside = make("svg:g", { "clip-path": `url(#lab-clip-${title.split(" ")[0].toLowerCase()})` });
+    this.svg.append(make("svg:clipPath", { id: `lab-clip-${title.split(" ")[0].toLowerCase()}` }, this.window), this.axes, this.inside);
     this.figure = make("figure", { class: "lab-panel" },
       make("figcaption", {}, make("strong", {}, title), ` ${says}`), this.svg, this.reading);
     this.title = title;
@@ -20,6 +23,7 @@ class Panel {
   resize(width) {
     this.box = { left: 46, right: width - 12, top: 22, bottom: HEIGHT - 38 };
     set(this.svg, { viewBox: `0 0 ${width} ${HEIGHT}`, width, height: HEIGHT });
+    set(this.window, { x: this.box.left, y: this.box.top - 2, width: this.box.right - this.box.left + 4, height: this.box.bottom - this.box.top + 4 });
   }
 
   layerAxis(depth) {
@@ -41,7 +45,7 @@ export class LossPanel extends Panel {
     this.lines = ["bayes-query", "bayes", "pin", "query", "mean"].map((name) => make("svg:path", { class: `lab-loss-${name}` }));
     this.dots = make("svg:g", { class: "lab-loss-dots" });
     this.now = make("svg:path", { class: "lab-now" });
-    this.svg.append(this.axes, this.now, ...this.lines, this.dots);
+    this.inside.append(this.now, ...this.lines, this.dots);
   }
 
   draw(state, result, cursor, pinned) {
@@ -49,7 +53,7 @@ export class LossPanel extends Panel {
     const x = this.layerAxis(k), least = Math.max(floor, 0.7 * Math.min(result.bayesRisk, result.bayesQueryRisk));
     const most = clamp(Math.max(...result.risks, ...result.queryRisks, ...(pinned?.risks ?? [])), prior, 100 * prior) * 1.4;
     const [low, high] = [Math.log10(least), Math.log10(most)], y = linear(low, high, box.bottom, box.top);
-    const at = (v) => y(clamp(Math.log10(Math.max(v, 1e-300)), low, high + 0.05));
+    const at = (v) => y(clamp(Math.log10(Math.max(v, 1e-300)), low - 1, high + 9));
     axes(this.axes, box, x, { ticks: decades(low, high), scale: (v) => y(Math.log10(v)), label: "loss (log scale)" });
     const along = (values) => path(values.length, this.x, (l) => at(values[l]));
     const flat = (v) => `M${box.left} ${at(v).toFixed(1)}H${box.right}`;
@@ -81,7 +85,7 @@ export class StreamPanel extends Panel {
     this.query = make("svg:path", { class: "lab-stream-query" });
     this.target = make("svg:path", { class: "lab-stream-target" });
     this.now = make("svg:path", { class: "lab-now" });
-    this.svg.append(this.axes, this.now, this.context, this.target, this.query);
+    this.inside.append(this.now, this.context, this.target, this.query);
   }
 
   draw(state, result, curveAt, cursor, highlight) {
@@ -90,7 +94,7 @@ export class StreamPanel extends Panel {
     let most = Math.max(1, Math.abs(goal));
     for (let i = 0; i < n; i++) most = Math.max(most, Math.abs(residuals[i]));
     most = Math.min(most * 1.15, 12);
-    const y = linear(-most, most, box.bottom, box.top), cut = (v) => y(clamp(v, -1.2 * most, 1.2 * most));
+    const y = linear(-most, most, box.bottom, box.top), cut = (v) => y(clamp(v, -9 * most, 9 * most));
     axes(this.axes, box, x, { ticks: ticks(-most, most, 5), scale: y, zero: 0, label: "value" });
     const lines = pool(this.context, "path", n);
     for (let i = 0; i < n; i++) {
@@ -191,13 +195,14 @@ export class PolynomialPanel extends Panel {
     this.curve = make("svg:path", { class: "lab-fit" });
     this.dots = make("svg:g", { class: "lab-eigen" });
     this.zeros = make("svg:path", { class: "lab-roots" });
-    this.svg.append(this.axes, this.curve, this.zeros, this.dots);
+    this.inside.append(this.curve, this.zeros);
+    this.svg.append(this.dots);
   }
 
   draw(state, result, layers) {
     const { box } = this, { values, steps, n } = result, high = Math.max(values[n - 1], 1e-6) * 1.08;
     const low = Math.min(0, values[0] * 1.2), x = linear(low, high, box.left, box.right);
-    const y = linear(-1.35, 1.35, box.bottom, box.top), cut = (v) => y(clamp(v, -1.5, 1.5));
+    const y = linear(-1.35, 1.35, box.bottom, box.top), cut = (v) => y(clamp(v, -9, 9));
     axes(this.axes, box, { ticks: ticks(low, high, 6), scale: x, label: "eigenvalue λ" },
       { ticks: [-1, 0, 1], scale: y, zero: 0, label: "p(λ)" });
     const count = 181, lambda = (i) => low + (high - low) * i / (count - 1);

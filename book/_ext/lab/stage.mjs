@@ -67,7 +67,7 @@ export class Stage {
     const trail = pool(this.layers.trail, "path", whole + 1);
     for (let l = 0; l <= whole; l++) {
       const f = result.curves.subarray(l * SIZE, (l + 1) * SIZE);
-      set(trail[l], { d: path(SIZE, x, (i) => cut(f[i]), stride), "stroke-opacity": (0.14 + 0.5 * (l / (whole + 1)) ** 2).toFixed(2) });
+      set(trail[l], { d: path(SIZE, x, (i) => cut(f[i]), stride), "stroke-opacity": (0.3 + 0.4 * l / (whole + 1)).toFixed(2) });
     }
     let stems = "";
     state.points.forEach(([cell, label]) => { stems += `M${x(cell).toFixed(1)} ${y(label).toFixed(1)}V${cut(curve[cell]).toFixed(1)}`; });

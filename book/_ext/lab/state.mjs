@@ -23,7 +23,7 @@ const BASE = {
   noise: 0, rule: "constant", step: 0.5, depth: 8, query: 110, pin: null,
 };
 const SEVEN = [[14, 0.4], [42, 1.5], [68, 0.2], [94, -1.1], [128, -0.5], [156, 1.2], [186, 0.5]];
-const SIX = [[10, 0.5], [48, 1.3], [86, 0.9], [120, -0.7], [158, -1.4], [190, -0.2]];
+const FIVE = [[4, 0.5], [39, 1.4], [103, 0.6], [139, -0.9], [196, -0.3]];
 const CLUSTER = [[18, -1.59], [26, -1.54], [33, -1.43], [41, -1.24], [52, -0.89], [96, 0.81], [130, 1.33], [172, 0.74]];
 const TEN = [[8, -0.72], [24, -1.39], [40, -1.62], [60, -1.23], [84, -0.18], [104, 0.64], [128, 1.05], [150, 0.88], [170, 0.54], [192, 0.18]];
 
@@ -41,9 +41,9 @@ export const SCENES = [
     say: "The same network with a step above 2/λ_max first improves and then diverges; spread the points out or remove one until λ_max is small enough, and it converges again.",
   },
   {
-    title: "ReLU is no kernel", points: SIX, label: "relu", activation: "relu", rule: "pairs", step: 0.4, depth: 32, query: 104,
-    pin: { activation: "relu", activationParameter: 1, rule: "constant", step: 0.4 },
-    say: "The ReLU Gram matrix has negative eigenvalues, so every constant step (grey) ends in divergence; steps of alternating sign contract all directions, yet what they converge to is not the Bayes predictor.",
+    title: "ReLU is no kernel", points: FIVE, label: "relu", activation: "relu", rule: "pairs", step: 0.55, depth: 32, query: 70,
+    pin: { activation: "relu", activationParameter: 1, rule: "constant", step: 0.55 },
+    say: "The ReLU Gram matrix has a negative eigenvalue, so every constant step ends in divergence (grey). Steps of alternating sign contract every direction, slowly, and towards a limit that is not the Bayes predictor.",
   },
   {
     title: "Softmax: early, not right", points: CLUSTER, labelParameter: 0.5, activation: "softmax",
@@ -117,9 +117,9 @@ function readKernel(text, allowed) {
   return allowed.includes(name) ? [name, parameterOf(name, Number(value ?? NaN))] : null;
 }
 
-function readRule(text) {
+function readRule(text, otherwise = 0.5) {
   const [rule, step] = text.split(":");
-  return RULES.includes(rule) ? [rule, step === undefined || !Number.isFinite(Number(step)) ? 0.5 : Number(step)] : null;
+  return RULES.includes(rule) ? [rule, Number.isFinite(Number(step)) ? Number(step) : otherwise] : null;
 }
 
 const READERS = {
@@ -131,7 +131,7 @@ const READERS = {
   label(s, text) { const k = readKernel(text, LABELS); if (k) [s.label, s.labelParameter] = k; },
   attention(s, text) { const k = readKernel(text, ACTIVATIONS); if (k) [s.activation, s.activationParameter] = k; },
   noise(s, text) { if (Number(text) >= 0) s.noise = Number(text); },
-  steps(s, text) { const r = readRule(text); if (r) [s.rule, s.step] = r; },
+  steps(s, text) { const r = readRule(text, s.step); if (r) [s.rule, s.step] = r; },
   depth(s, text) { if (Number(text) >= 1) s.depth = s.layer = Number(text); },
   layer(s, text) { if (Number(text) >= 0) s.layer = Number(text); },
   pin(s, text) {

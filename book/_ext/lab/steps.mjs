@@ -6,7 +6,7 @@ import { TRAINED } from "./trained.mjs";
 
 export const RULES = ["constant", "pairs", "chebyshev", "optimal", "trained"];
 export const TRAINED_DEPTH = TRAINED.depths;
-const LARGEST = 1e6;      // no rule uses a step above LARGEST / max |lambda|: rounding would drown the residuals
+const LARGEST = 1e3;      // no rule uses a step above LARGEST / max |lambda|: rounding would drown the residuals
 
 /** The steps of a setting {rule, step, depth, label, activation}. */
 export function chooseSteps(setting, problem) {
@@ -100,9 +100,10 @@ function leastSquaresSteps(problem, depth) {
 
 /** Lower the averaged risk over real steps. It is a quadratic in each single step, so every move is exact. */
 export function polish(problem, start, sweeps) {
-  const steps = Float64Array.from(start), { n, g, b } = problem, limit = LARGEST / largest(problem);
-  let last = finalRisk(problem, steps);
+  let steps = Float64Array.from(start), last = finalRisk(problem, steps);
+  const { n, g, b } = problem, limit = LARGEST / largest(problem);
   for (let sweep = 0; sweep < sweeps; sweep++) {
+    const before = steps.slice();
     for (let l = 0; l < steps.length; l++) {
       const { z, p } = spectrum(problem, steps, l), curvature = quadratic(g, n, p, p);
       let slope = -quadratic(g, n, p, z);
@@ -111,23 +112,47 @@ export function polish(problem, start, sweeps) {
       if (Number.isFinite(best)) steps[l] = Math.max(-limit, Math.min(limit, best));
     }
     const risk = finalRisk(problem, steps);
-    if (last - risk <= 1e-7 * Math.abs(risk)) break;
+    if (!(risk < last)) steps = before;                      // rounding, or a step at its limit
+    if (!(last - risk > 1e-7 * risk)) break;
     last = risk;
+  }
+  return withoutIdle(problem, steps, last);
+}
+
+/** Give up long steps that gain nothing: they would only amplify rounding. */
+function withoutIdle(problem, steps, risk) {
+  for (let l = 0; l < steps.length; l++) {
+    const r = steps[l];
+    if (Math.abs(r) * largest(problem) < 20) continue;
+    steps[l] = 0;
+    if (finalRisk(problem, steps) > risk * (1 + 1e-7)) steps[l] = r;
   }
   return steps;
 }
 
 /** The best steps for this prompt found from two starts, the least-squares and the Chebyshev steps. */
 export function optimal(problem, depth) {
-  const found = [leastSquaresSteps(problem, depth), bestChebyshev(problem, depth)].map((s) => polish(problem, s, 12));
-  return finalRisk(problem, found[0]) <= finalRisk(problem, found[1]) ? found[0] : found[1];
+  const small = active(problem), starts = [leastSquaresSteps(small, depth), bestChebyshev(small, depth)];
+  const [first, second] = starts.map((s) => polish(small, s, 12));
+  return finalRisk(small, first) <= finalRisk(small, second) ? first : second;
 }
 
-/** The order of the layers does not change the result, only the way there: take next the step that leaves the least
- *  loss, among those under which no direction of the spectrum has grown more than fourfold. */
+/** The same problem without the directions that carry no loss that could be seen (most of them, with many points). */
+function active(problem) {
+  const { n, values, g, b, constant } = problem, top = largest(problem);
+  const keep = Array.from(values.keys()).filter((i) => g[i * n + i] * (LARGEST / top) ** 2 > 1e-13 * constant || Math.abs(values[i]) === top);
+  const m = keep.length, small = new Float64Array(m * m);
+  keep.forEach((from, i) => keep.forEach((other, j) => { small[i * m + j] = g[from * n + other]; }));
+  return { n: m, values: Float64Array.from(keep, (i) => values[i]), g: small, b: Float64Array.from(keep, (i) => b[i]), constant };
+}
+
+/** The order of the layers does not change the result, only the way there. Greedily, take next the step that leaves the
+ *  least loss, among those under which no direction of the spectrum has grown more than fourfold; where that order would
+ *  amplify rounding, the Leja order of the zeros instead. Layers without a step come last. */
 export function stableOrder(steps, problem) {
-  const { n, values, g } = problem, left = Array.from(steps), out = [], p = new Float64Array(n).fill(1);
-  const top = largest(problem);
+  const { n, values, g } = problem, top = largest(problem), out = [], p = new Float64Array(n).fill(1);
+  const left = Array.from(steps).filter((r) => Math.abs(r) * top > 1e-6);
+  const order = [...left], idle = new Array(steps.length - left.length).fill(0);
   while (left.length) {
     let best = 0, score = Infinity;
     left.forEach((r, at) => {
@@ -144,5 +169,25 @@ export function stableOrder(steps, problem) {
     for (let i = 0; i < n; i++) p[i] *= 1 - r * values[i];
     out.push(r);
   }
-  return Float64Array.from(out);
+  return Float64Array.from([...(rounding(out, values) < 1e4 ? out : leja(order)), ...idle]);
+}
+
+/** By how much an error made in one layer can grow in the later ones. */
+function rounding(steps, values) {
+  let worst = 0;
+  for (const x of [values[0], values[values.length - 1]]) {
+    let size = 1;
+    for (const r of steps) size = Math.max(1, size * Math.abs(1 - r * x));
+    worst = Math.max(worst, size);
+  }
+  return worst;
+}
+
+function leja(steps) {
+  const left = steps.sort((a, b) => Math.abs(a) - Math.abs(b)), out = [];
+  while (left.length) {
+    const far = left.map((s) => out.reduce((sum, t) => sum + Math.log(Math.abs(1 / s - 1 / t) + 1e-300), 0));
+    out.push(left.splice(far.indexOf(Math.max(...far)), 1)[0]);
+  }
+  return out;
 }

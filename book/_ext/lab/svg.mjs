@@ -45,7 +45,8 @@ export function say(x) {
   const size = Math.abs(x);
   const text = size >= 1e4 || size < 1e-3 ? x.toExponential(1).replace("e+", "e") : String(Number(x.toPrecision(3)));
   const [digits, power] = text.replace(/-/g, "\u2212").split("e");
-  return power ? `${digits}\u00d710${[...power].map((c) => "\u207b⁰¹²³⁴⁵⁶⁷⁸⁹"["\u22120123456789".indexOf(c)]).join("")}` : digits;
+  const shown = digits.replace(/\.0$/, "");
+  return power ? `${shown === "1" ? "" : shown === "\u22121" ? "\u2212" : `${shown}\u00d7`}10${[...power].map((c) => "\u207b⁰¹²³⁴⁵⁶⁷⁸⁹"["\u22120123456789".indexOf(c)]).join("")}` : digits;
 }
 
 /** Tick values of a linear axis: multiples of 1, 2 or 5 times a power of ten, about `wanted` of them. */
