@@ -12,9 +12,7 @@ from icfgd import checks
 
 def blocks(K, queries=1):
     """Split K (..., n+q, n+q) into K_hat (..., n, n), nu (..., n, q) and kappa (..., q)."""
-    checks.finite("K", K)
-    if K.ndim < 2 or K.shape[-1] != K.shape[-2]:
-        raise ValueError(f"K has shape {tuple(K.shape)}; square matrices (..., n+q, n+q) are required.")
+    checks.symmetric("K", K)
     n = K.shape[-1] - checks.integer("queries", queries, low=1)
     if n < 1:
         raise ValueError(f"K has {K.shape[-1]} tokens, of which queries = {queries}; n >= 1 is required.")
@@ -35,6 +33,8 @@ def predict(K, y, queries=1):
     w = weights(K, queries)
     n = w.shape[-2]
     checks.labels("y", y, n)
+    checks.alike(K=K, y=y)
+    checks.batches(K=K.shape[:-2], y=y.shape[:-1])
     return (y[..., None, :n] @ w).squeeze(-2)
 
 
@@ -46,30 +46,40 @@ def risk(K, queries=1):
 def conditional_risk(K, w, queries=1):
     """Risk kappa - 2 w^T nu + w^T K_hat w (..., q) given X of the linear predictor with weights w (..., n, q)."""
     K_hat, nu, kappa = blocks(K, queries)
-    checks.shape("w", checks.finite("w", w), tuple(nu.shape[-2:]))
+    _check_weights(w, K, nu)
     return kappa - 2 * (w * nu).sum(-2) + (w * (K_hat @ w)).sum(-2)
 
 
 def excess_risk(K, w, queries=1):
     """Risk above Bayes, (w - w*)^T K_hat (w - w*) of shape (..., q); computed without cancellation."""
+    K_hat, nu, _ = blocks(K, queries)
+    _check_weights(w, K, nu)
     gap = w - weights(K, queries)
-    K_hat = blocks(K, queries)[0]
     return (gap * (K_hat @ gap)).sum(-2)
+
+
+def _check_weights(w, K, nu):
+    checks.shape("w", checks.finite("w", w), tuple(nu.shape[-2:]))
+    checks.alike(K=K, w=w)
+    checks.batches(K=K.shape[:-2], w=w.shape[:-2])
 
 
 def _solve(K, queries):
     K_hat, nu, kappa = blocks(K, queries)
     values, vectors = torch.linalg.eigh(K_hat)
-    eps = torch.finfo(K.dtype).eps
     top = torch.maximum(values[..., -1:].abs(), kappa.abs().amax(-1, keepdim=True))
-    slack = 64 * K.shape[-1] * eps * top
-    if bool((values < -slack).any()):
+    cut = K.shape[-1] * torch.finfo(K.dtype).eps * top  # rounding level of eigenvalues
+    if bool((values < -64 * cut).any()):
         raise ValueError(f"K has a context block with eigenvalue {float(values.min()):.3e}; K must be semi-definite.")
-    kept = values > slack / 64
+    kept = values > cut
     inverse = torch.where(kept, 1 / torch.where(kept, values, torch.ones_like(values)), torch.zeros_like(values))
     coordinates = vectors.mT @ nu
     w = vectors @ (inverse.unsqueeze(-1) * coordinates)
     schur = kappa - (inverse.unsqueeze(-1) * coordinates**2).sum(-2)
-    if bool((schur < -1e3 * slack.sqrt() * top.sqrt()).any()):
-        raise ValueError(f"K has Schur complement {float(schur.min()):.3e}; K must be semi-definite.")
+    # In a semi-definite K a direction of eigenvalue lambda has |coordinate| <= sqrt(lambda kappa); lambda <= cut here.
+    lost = torch.where(kept.unsqueeze(-1), torch.zeros_like(coordinates), coordinates).abs().amax(-2)
+    level = 16 * (cut * top).sqrt()
+    if bool((schur < -level).any()) or bool((lost > level).any()):
+        worst = f"Schur complement {float(schur.min()):.3e} and coupling {float(lost.max()):.3e} to null directions"
+        raise ValueError(f"K has {worst}; K must be semi-definite.")
     return w, schur.clamp(min=0)

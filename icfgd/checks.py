@@ -6,6 +6,7 @@ Only checks that several rooms need belong here; a check that makes sense in one
 import difflib
 from numbers import Integral, Real
 
+import numpy as np
 import torch
 
 
@@ -46,14 +47,16 @@ def finite(name, tensor):
     if not isinstance(tensor, torch.Tensor) or not tensor.is_floating_point():
         got = f"a tensor of {tensor.dtype}" if isinstance(tensor, torch.Tensor) else type(tensor).__name__
         raise ValueError(f"{name} is {got}; a floating-point torch tensor is required.")
-    bad = int((~torch.isfinite(tensor)).sum())
-    if bad:
+    if not torch.isfinite(tensor).all():
+        bad = int((~torch.isfinite(tensor)).sum())
         raise ValueError(f"{name} has {bad} entries that are not finite (of {tensor.numel()}); all must be finite.")
     return tensor
 
 
 def shape(name, tensor, expected):
     """Return `tensor` if its trailing shape is `expected`: a tuple of sizes, where None stands for any size."""
+    if not isinstance(tensor, torch.Tensor):
+        raise ValueError(f"{name} is {type(tensor).__name__}; a torch tensor is required.")
     got = tuple(tensor.shape)
     tail = got[len(got) - len(expected):] if len(got) >= len(expected) else None
     if tail is None or any(e is not None and e != g for e, g in zip(expected, tail)):
@@ -62,10 +65,37 @@ def shape(name, tensor, expected):
     return tensor
 
 
+def tokens(U, W):
+    """Raise unless U and W are both torch tensors or both numpy arrays, tokens in rows (..., tokens, d), that fit together."""
+    for name, given in (("U", U), ("W", W)):
+        if not isinstance(given, (torch.Tensor, np.ndarray)) or not isinstance(given, type(U)):
+            got = type(given).__name__ + ("" if name == "U" else f" beside a {type(U).__name__}")
+            raise ValueError(f"{name} is {got}; torch tensors (both) or numpy arrays (both) of tokens are required.")
+        if given.ndim < 2 or 0 in given.shape[-2:]:
+            raise ValueError(f"{name} has shape {tuple(given.shape)}; tokens in rows, (..., tokens, d), are required.")
+    if U.shape[-1] != W.shape[-1]:
+        raise ValueError(f"W has vectors of size {W.shape[-1]}; {U.shape[-1]}, the size in U, is required.")
+    if isinstance(U, torch.Tensor):
+        alike(U=U, W=W)
+    batches(U=U.shape[:-2], W=W.shape[:-2])
+
+
+def finite_tokens(U, W):
+    """As `tokens`; all entries must be finite as well."""
+    tokens(U, W)
+    for name, given in (("U", U), ("W", W)):
+        if isinstance(given, torch.Tensor):
+            finite(name, given)
+        elif given.dtype.kind not in "iuf" or not np.isfinite(given).all():
+            raise ValueError(f"{name} has entries that are not finite real numbers; all must be finite.")
+
+
 def covariates(name, tensor, queries=1, d=None):
-    """Return the context length n of covariates `(..., n + queries, d)`; n must be at least 1."""
+    """Return the context length n of covariates `(..., n + queries, d)`; n and d must be at least 1."""
     finite(name, tensor)
     shape(name, tensor, (None, d))
+    if tensor.shape[-1] < 1:
+        raise ValueError(f"{name} has shape {tuple(tensor.shape)}; vectors of size d >= 1 are required.")
     integer("queries", queries, low=1)
     n = tensor.shape[-2] - queries
     if n < 1:
@@ -76,19 +106,65 @@ def covariates(name, tensor, queries=1, d=None):
 
 
 def labels(name, tensor, length):
-    """Return `tensor` if it is finite with last dimension `length` or more; the first `length` entries are context."""
-    finite(name, tensor)
-    if tensor.ndim < 1 or tensor.shape[-1] < length:
+    """Return `tensor` if its last dimension is `length` or more and the first `length` entries, the context, are finite.
+
+    What comes after them (labels of queries) is never read and may hold anything.
+    """
+    if isinstance(tensor, torch.Tensor) and (tensor.ndim < 1 or tensor.shape[-1] < length):
         raise ValueError(f"{name} has shape {tuple(tensor.shape)}; (..., {length}) or more labels are required.")
+    finite(name, tensor[..., :length] if isinstance(tensor, torch.Tensor) else tensor)
+    return tensor
+
+
+def alike(**tensors):
+    """Raise unless all `tensors` (by name) have the dtype and the device of the first."""
+    (first, model), *rest = tensors.items()
+    for name, tensor in rest:
+        if tensor.dtype != model.dtype:
+            raise ValueError(f"{name} has dtype {tensor.dtype}; {model.dtype}, that of {first}, is required.")
+        if tensor.device != model.device:
+            raise ValueError(f"{name} is on device {tensor.device}; {model.device}, that of {first}, is required.")
+
+
+def batches(**shapes):
+    """Raise unless the batch shapes (by name of their argument) broadcast with one another."""
+    try:
+        return torch.broadcast_shapes(*shapes.values())
+    except RuntimeError:
+        got = ", ".join(f"{tuple(shape)} of {name}" for name, shape in shapes.items())
+        raise ValueError(f"batch shapes {got} do not fit together; they must broadcast.") from None
+
+
+def generator(name, value, device=None):
+    """Return `value` if it is a `torch.Generator`, on `device` when given."""
+    if not isinstance(value, torch.Generator):
+        raise ValueError(f"{name} is {type(value).__name__}; a torch.Generator is required (see `device.generator`).")
+    if device is not None and value.device.type != device.type:
+        raise ValueError(f"{name} is on device {value.device}; {device}, that of the data, is required.")
+    return value
+
+
+def floating(name, dtype):
+    """Return `dtype` if it is a real floating-point torch dtype."""
+    if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
+        raise ValueError(f"{name} = {dtype!r}; a floating-point torch dtype is required.")
+    return dtype
+
+
+def overflow(what, tensor):
+    """Return the result `tensor` if it is finite; otherwise raise `FloatingPointError`: inputs were, so it overflowed."""
+    if not torch.isfinite(tensor).all():
+        bad = int((~torch.isfinite(tensor)).sum())
+        raise FloatingPointError(f"{what}: {bad} of {tensor.numel()} values are not finite; the formula overflows there.")
     return tensor
 
 
 def symmetric(name, matrix):
     """Return a finite square `matrix` (..., N, N) that equals its transpose up to rounding."""
     finite(name, matrix)
-    if matrix.ndim < 2 or matrix.shape[-1] != matrix.shape[-2]:
-        raise ValueError(f"{name} has shape {tuple(matrix.shape)}; square matrices (..., N, N) are required.")
-    gap = (matrix - matrix.mT).abs().max() if matrix.numel() else torch.zeros(())
+    if matrix.ndim < 2 or matrix.shape[-1] != matrix.shape[-2] or not matrix.numel():
+        raise ValueError(f"{name} has shape {tuple(matrix.shape)}; square matrices (..., N, N), N >= 1, are required.")
+    gap = (matrix - matrix.mT).abs().max()
     if gap > _slack(matrix):
         raise ValueError(f"{name} is not symmetric (largest difference from its transpose {float(gap):.2e}).")
     return matrix
@@ -105,5 +181,4 @@ def positive_semidefinite(name, matrix, strict=False):
 
 
 def _slack(matrix):
-    scale = max(1.0, float(matrix.abs().max())) if matrix.numel() else 1.0
-    return 64 * matrix.shape[-1] * torch.finfo(matrix.dtype).eps * scale
+    return 64 * matrix.shape[-1] * torch.finfo(matrix.dtype).eps * float(matrix.detach().abs().max())

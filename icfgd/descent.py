@@ -27,6 +27,10 @@ class Expansion:
                 f"coefficients has shape {tuple(self.coefficients.shape)}; one coefficient per centre, "
                 f"(..., {self.centres.shape[-2] if self.centres.ndim > 1 else '?'}), is required."
             )
+        if not hasattr(self.kernel, "matrix"):
+            raise ValueError(f"kernel = {self.kernel!r}; a kernel of `icfgd.kernels` is required.")
+        checks.alike(centres=self.centres, coefficients=self.coefficients)
+        checks.batches(centres=self.centres.shape[:-2], coefficients=self.coefficients.shape[:-1])
 
     def __call__(self, points):
         """Values (..., m) at points (..., m, d)."""
@@ -34,14 +38,30 @@ class Expansion:
 
     def inner(self, other):
         """The RKHS inner product (...) with another expansion of the same kernel (reproducing property)."""
+        self._same_space(other)
         return (self.coefficients * other(self.centres)).sum(-1)
 
     def norm(self):
-        """The RKHS norm (...); sqrt(c^T K c)."""
-        return self.inner(self).clamp(min=0).sqrt()
+        """The RKHS norm (...); sqrt(c^T K c). Raises `ValueError` where an indefinite kernel makes the square negative."""
+        square = self.inner(self)
+        size = (self.coefficients.abs() * self._sizes()).sum(-1)
+        if bool((square < -64 * torch.finfo(square.dtype).eps * size).any()):
+            raise ValueError(f"kernel {self.kernel.name!r} gives a squared norm {float(square.min()):.3e}; it has no norm.")
+        return square.clamp(min=0).sqrt()
+
+    def _sizes(self):
+        """sum_j |K(x_i, x_j)| |c_j|, the scale of rounding in the value at centre i."""
+        return (self.kernel.gram(self.centres).abs() @ self.coefficients.abs().unsqueeze(-1)).squeeze(-1)
+
+    def _same_space(self, other):
+        if not isinstance(other, Expansion) or (other.kernel is not self.kernel and other.kernel != self.kernel):
+            got = f"an expansion of {other.kernel.name!r}" if isinstance(other, Expansion) else type(other).__name__
+            raise ValueError(f"other is {got}; an expansion of the kernel {self.kernel.name!r} is required.")
 
     def plus(self, scale, other):
         """f + scale * g, as an expansion with the centres of both (kept once when they are the same tensor)."""
+        self._same_space(other)
+        scale = checks.number("scale", scale)
         if other.centres is self.centres:
             return Expansion(self.kernel, self.centres, self.coefficients + scale * other.coefficients)
         centres = torch.cat([self.centres, other.centres], dim=-2)
@@ -50,12 +70,12 @@ class Expansion:
 
 def squared_loss(f, X, y):
     """L(f) = sum_i (f(x_i) - y_i)^2 of shape (...), for points X (..., n, d) and labels y (..., n or more)."""
-    return ((f(X) - _context(y, X.shape[-2])) ** 2).sum(-1)
+    return (_errors(f, X, y) ** 2).sum(-1)
 
 
 def functional_gradient(f, X, y):
     """The gradient 2 sum_i (f(x_i) - y_i) K(., x_i) of the squared loss in the RKHS of f (Schoelkopf and Smola 2002)."""
-    return Expansion(f.kernel, X, 2 * (f(X) - _context(y, X.shape[-2])))
+    return Expansion(f.kernel, X, 2 * _errors(f, X, y))
 
 
 def descend(kernel, X, y, steps):
@@ -64,7 +84,7 @@ def descend(kernel, X, y, steps):
     X (..., n, d) and y (..., n or more; only the first n are read) are the context; steps are the k numbers r_l
     (the factor 2 of the squared loss is in them: r = 2 * step length).
     """
-    checks.finite("X", X)
+    checks.shape("X", checks.finite("X", X), (None, None))
     y = _context(y, X.shape[-2])
     f = Expansion(kernel, X, torch.zeros_like(y))
     iterates = [f]
@@ -75,15 +95,21 @@ def descend(kernel, X, y, steps):
 
 
 def coefficients(gram, y, steps):
-    """Coefficients (k+1, ..., n) of all iterates from the context Gram matrix (..., n, n) and labels y (..., n)."""
-    checks.finite("gram", gram)
+    """Coefficients (k+1, ..., n) of all iterates from the context Gram matrix (..., n, n) and labels y (..., n or more).
+
+    Raises `FloatingPointError` if the iteration diverges beyond what a number can hold.
+    """
+    checks.symmetric("gram", gram)
     y = _context(y, gram.shape[-1])
+    checks.alike(gram=gram, y=y)
+    checks.batches(gram=gram.shape[:-2], y=y.shape[:-1])
+    y = y.expand(*torch.broadcast_shapes(gram.shape[:-2], y.shape[:-1]), y.shape[-1])
     alpha = torch.zeros_like(y)
     rows = [alpha]
     for step in _steps(steps):
         alpha = alpha + step * (y - (gram @ alpha.unsqueeze(-1)).squeeze(-1))
         rows.append(alpha)
-    return torch.stack(rows)
+    return checks.overflow("coefficients", torch.stack(rows))
 
 
 def residual_polynomial(steps, spectrum):
@@ -91,7 +117,15 @@ def residual_polynomial(steps, spectrum):
     value = torch.ones_like(checks.finite("spectrum", spectrum))
     for step in _steps(steps):
         value = value * (1 - step * spectrum)
-    return value
+    return checks.overflow("residual polynomial", value)
+
+
+def _errors(f, X, y):
+    values = f(X)
+    y = _context(y, values.shape[-1])
+    checks.alike(X=X, y=y)
+    checks.batches(X=values.shape[:-1], y=y.shape[:-1])
+    return values - y
 
 
 def _context(y, n):
@@ -99,4 +133,8 @@ def _context(y, n):
 
 
 def _steps(steps):
-    return [checks.number("steps", float(step)) for step in steps]
+    """A list of numbers from numbers or a one-dimensional tensor."""
+    steps = steps.tolist() if hasattr(steps, "tolist") else steps
+    if not isinstance(steps, (list, tuple, range)):
+        raise ValueError(f"steps = {steps!r}; a list of numbers, one per layer, is required.")
+    return [checks.number("steps", step.item() if isinstance(step, torch.Tensor) else step) for step in steps]

@@ -2,6 +2,8 @@
 
 import torch
 
+from icfgd import checks
+
 
 def default_device():
     """The first CUDA device if there is one, otherwise the CPU."""
@@ -10,4 +12,8 @@ def default_device():
 
 def generator(seed, device="cpu"):
     """A fresh random generator with a given integer `seed`; the only way randomness enters this package."""
-    return torch.Generator(device=device).manual_seed(int(seed))
+    try:
+        fresh = torch.Generator(device=device)
+    except (RuntimeError, TypeError) as error:
+        raise ValueError(f"device = {device!r} is not available here; 'cpu' always is. ({error})") from None
+    return fresh.manual_seed(checks.integer("seed", seed, low=0))

@@ -37,7 +37,9 @@ class Kernel:
     parameters: tuple = field(default=())
 
     def __post_init__(self):
-        stray = sp.sympify(self.expression).free_symbols - set(_ARGUMENTS)
+        if not isinstance(self.expression, sp.Expr):
+            raise ValueError(f"expression = {self.expression!r}; a sympy expression of s, p, q is required.")
+        stray = self.expression.free_symbols - set(_ARGUMENTS)
         if stray:
             raise ValueError(
                 f"expression = {self.expression} has free symbols {sorted(map(str, stray))}; only s, p, q are allowed."
@@ -48,9 +50,11 @@ class Kernel:
     def matrix(self, U, W):
         """Values K(u_i, w_j) without normalisation.
 
-        U (..., a, d), W (..., b, d): torch tensors or numpy arrays with tokens in rows. Returns (..., a, b).
+        U (..., a, d), W (..., b, d): torch tensors or numpy arrays with tokens in rows. Returns (..., a, b). Raises
+        `ValueError` on tokens that are not finite or do not fit together, `FloatingPointError` if the values overflow.
         """
-        return _evaluate(self.expression, U, W)
+        checks.finite_tokens(U, W)
+        return _finite(self.name, _evaluate(self.expression, U, W))
 
     def gram(self, X):
         """The Gram matrix (..., N, N) of tokens X (..., N, d)."""
@@ -60,10 +64,15 @@ class Kernel:
         """Attention weights of context tokens U (..., n, d) for tokens W (..., m, d); returns (..., n, m).
 
         Entrywise kernels give their values. Normalised kernels give columns that sum to one over the n context rows
-        (computed without overflow).
+        (computed without overflow). Errors as in `matrix`.
         """
+        checks.finite_tokens(U, W)
+        return _finite(self.name, self.unchecked_weights(U, W))
+
+    def unchecked_weights(self, U, W):
+        """As `weights` without a look at the values, for a network, which checks its own states."""
         if not self.normalised:
-            return self.matrix(U, W)
+            return _evaluate(self.expression, U, W)
         exponent = _evaluate(self.expression.args[0], U, W)
         if isinstance(exponent, torch.Tensor):
             return torch.softmax(exponent, dim=-2)
@@ -72,7 +81,7 @@ class Kernel:
 
     def symbolic(self, u, v):
         """The exact value for sympy column vectors u and v (without normalisation)."""
-        u, v = sp.Matrix(u), sp.Matrix(v)
+        u, v = _columns(u, v)
         values = {INNER: (u.T * v)[0], LEFT: (u.T * u)[0], RIGHT: (v.T * v)[0]}
         return self.expression.subs(values, simultaneous=True)
 
@@ -85,11 +94,12 @@ class Kernel:
         return text
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class CompositeKernel:
     """The kernel `sum_h alpha_h K_h(G_h u, G_h v)` of Proposition 3 (paper item), from `terms` of (alpha, K, G).
 
     G is None for the identity, or a matrix (rows, d) of numbers. Semi-definite if all alpha >= 0 and all K_h are.
+    Build it with `composite`, which checks the terms.
     """
 
     terms: tuple
@@ -106,7 +116,8 @@ class CompositeKernel:
 
     def matrix(self, U, W):
         """As `Kernel.matrix`."""
-        return sum(alpha * k.matrix(_project(U, G), _project(W, G)) for alpha, k, G in self.terms)
+        checks.finite_tokens(U, W)
+        return _finite(self.name, self.unchecked_weights(U, W))
 
     gram = Kernel.gram
 
@@ -114,13 +125,19 @@ class CompositeKernel:
         """As `Kernel.weights`; a composite kernel is never normalised."""
         return self.matrix(U, W)
 
+    def unchecked_weights(self, U, W):
+        """As `Kernel.unchecked_weights`."""
+        return sum(alpha * unchecked_weights(k, _project(U, G), _project(W, G)) for alpha, k, G in self.terms)
+
     def symbolic(self, u, v):
         """As `Kernel.symbolic`."""
         total = sp.Integer(0)
         for alpha, k, G in self.terms:
-            left, right = sp.Matrix(u), sp.Matrix(v)
+            left, right = _columns(u, v)
             if G is not None:
-                G = sp.Matrix(G.tolist() if hasattr(G, "tolist") else G)
+                G = sp.Matrix(G.tolist() if hasattr(G, "tolist") else G).applyfunc(sp.nsimplify)
+                if G.cols != left.rows:
+                    raise ValueError(f"u has {left.rows} entries; {G.cols}, the columns of G, are required.")
                 left, right = G * left, G * right
             total += sp.nsimplify(alpha) * k.symbolic(left, right)
         return total
@@ -136,26 +153,44 @@ class CompositeKernel:
         return " + ".join(parts)
 
 
+def unchecked_weights(h, U, W):
+    """The attention weights of any kernel-like object: without a look at the values where the object knows how."""
+    return getattr(h, "unchecked_weights", h.weights)(U, W)
+
+
 def _project(X, G):
     if G is None:
         return X
-    if isinstance(X, np.ndarray):
-        return X @ np.asarray(G, dtype=X.dtype).T
-    return X @ torch.as_tensor(G, dtype=X.dtype, device=X.device).T
+    G = np.asarray(G, dtype=X.dtype) if isinstance(X, np.ndarray) else torch.as_tensor(G, dtype=X.dtype, device=X.device)
+    if G.shape[-1] != X.shape[-1]:
+        raise ValueError(f"tokens have size {X.shape[-1]}; {G.shape[-1]}, the columns of G, is required.")
+    return X @ G.T
+
+
+def _columns(u, v):
+    u, v = sp.Matrix(u), sp.Matrix(v)
+    if u.cols != 1 or u.shape != v.shape:
+        raise ValueError(f"u and v have shapes {u.shape} and {v.shape}; two columns of one size are required.")
+    return u, v
+
+
+def _finite(name, values):
+    checks.overflow(f"kernel {name}", torch.as_tensor(values))
+    return values
 
 
 def _evaluate(expression, U, W):
-    numpy_like = isinstance(U, np.ndarray)
-    if not numpy_like and not isinstance(U, torch.Tensor):
-        raise ValueError(f"U is {type(U).__name__}; a torch tensor or numpy array of tokens in rows is required.")
-    if U.shape[-1] != W.shape[-1]:
-        raise ValueError(f"W has vectors of size {W.shape[-1]}; {U.shape[-1]}, the size in U, is required.")
+    checks.tokens(U, W)
     needed = expression.free_symbols
-    compiled = (numpy_function if numpy_like else torch_function)(expression, _ARGUMENTS)
-    inner = U @ np.swapaxes(W, -1, -2) if numpy_like else U @ W.mT
+    if isinstance(U, np.ndarray):
+        U, W = U.astype(float), W.astype(float)
+        inner, compiled = U @ np.swapaxes(W, -1, -2), numpy_function(expression, _ARGUMENTS)
+    else:
+        inner, compiled = U @ W.mT, torch_function(expression, _ARGUMENTS)
     left = (U * U).sum(-1)[..., :, None] if LEFT in needed else inner
     right = (W * W).sum(-1)[..., None, :] if RIGHT in needed else inner
-    return compiled(inner, left, right)
+    with np.errstate(all="ignore"):  # what is not finite is reported by `_finite`
+        return compiled(inner, left, right)
 
 
 def _linear():
@@ -204,10 +239,14 @@ ACTIVATIONS = (*KERNELS, "softmax")
 def kernel(name, **parameters):
     """The kernel called `name`: linear, relu, exponential(scale), gaussian(width), arccosine or polynomial(degree).
 
-    exponential: exp(<u,v>/scale). gaussian: exp(-|u-v|^2/(2 width^2)). arccosine: second moment of a ReLU network.
-    A `Kernel` passes through unchanged. Raises `ValueError` on an unknown name or parameter.
+    exponential: exp(<u,v>/scale). gaussian: exp(-|u-v|^2/(2 width^2)). arccosine: second moment of a ReLU network
+    (tokens must not be zero). A `Kernel` passes through unchanged, unless it is normalised (softmax is no kernel).
+    Raises `ValueError` on an unknown name or parameter.
     """
-    return _build(name, KERNELS, parameters, normalised=False)
+    built = _build(name, KERNELS, parameters, normalised=False)
+    if getattr(built, "normalised", False):
+        raise ValueError(f"name = {built.name!r} is an attention activation; a kernel without normalisation is required.")
+    return built
 
 
 def activation(name, **parameters):
@@ -233,11 +272,16 @@ def _build(name, allowed, parameters, normalised):
 
 def composite(terms):
     """A `CompositeKernel` from an iterable of (alpha, kernel or name, G or None)."""
+    terms = list(terms)
+    if not terms or any(not isinstance(term, (tuple, list)) or len(term) != 3 for term in terms):
+        raise ValueError(f"terms = {terms!r}; a non-empty list of (alpha, kernel, G) is required.")
     built = []
     for alpha, k, G in terms:
+        if G is not None:
+            size = checks.finite("G", torch.as_tensor(G, dtype=torch.float64)).shape
+            if len(size) != 2 or 0 in size:
+                raise ValueError(f"G has shape {tuple(size)}; a matrix (rows, d) is required.")
         built.append((checks.number("alpha", alpha), kernel(k), G))
-    if not built:
-        raise ValueError("terms is empty; at least one (alpha, kernel, G) is required.")
     return CompositeKernel(tuple(built))
 
 

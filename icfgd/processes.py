@@ -7,7 +7,8 @@ labels and the noise, which is the same in sampling and in prediction. Predictor
 import torch
 
 from icfgd import checks
-from icfgd.kernels import KERNELS, absolute, composite, kernel
+from icfgd.kernels import KERNELS, absolute, composite
+from icfgd.kernels import kernel as named_kernel
 
 LAWS = ("sphere", "gaussian", "cube")
 PROCESSES = (*KERNELS, "composite", "relu_network")
@@ -15,6 +16,7 @@ PROCESSES = (*KERNELS, "composite", "relu_network")
 
 def random_rotation(d, generator, dtype=torch.float64):
     """A d x d orthogonal matrix from Haar measure (QR of a Gaussian matrix with the signs of R fixed)."""
+    checks.integer("d", d, low=1), checks.generator("generator", generator), checks.floating("dtype", dtype)
     gauss = torch.randn(d, d, generator=generator, dtype=dtype, device=generator.device)
     Q, R = torch.linalg.qr(gauss)
     return Q * torch.sign(torch.diagonal(R))
@@ -22,7 +24,10 @@ def random_rotation(d, generator, dtype=torch.float64):
 
 def covariance(eigenvalues, generator=None):
     """Sigma = U^T D U (d, d) with D = diag(eigenvalues), all positive; U is Haar random, or I without a generator."""
-    values = checks.finite("eigenvalues", torch.as_tensor(eigenvalues, dtype=torch.float64))
+    try:
+        values = checks.finite("eigenvalues", torch.as_tensor(eigenvalues, dtype=torch.float64))
+    except (TypeError, RuntimeError) as error:
+        raise ValueError(f"eigenvalues = {eigenvalues!r}; a list of numbers is required.") from error
     if values.ndim != 1 or values.numel() < 1 or float(values.min()) <= 0:
         raise ValueError(f"eigenvalues = {values.tolist()}; a list of at least one positive number is required.")
     if generator is None:
@@ -34,6 +39,9 @@ def covariance(eigenvalues, generator=None):
 def power(sigma, exponent):
     """The symmetric power Sigma^exponent of a positive definite matrix (d, d)."""
     checks.positive_semidefinite("sigma", sigma, strict=True)
+    if sigma.ndim != 2:
+        raise ValueError(f"sigma has shape {tuple(sigma.shape)}; one matrix (d, d) is required.")
+    exponent = checks.number("exponent", exponent)
     values, vectors = torch.linalg.eigh(sigma)
     return (vectors * values**exponent) @ vectors.T
 
@@ -46,14 +54,15 @@ class Covariates:
     """
 
     def __init__(self, sigma, law="sphere"):
-        self.sigma = checks.positive_semidefinite("sigma", sigma, strict=True)
-        self.law = checks.one_of("law", law, LAWS)
         self.root = power(sigma, 0.5)
+        self.sigma = sigma
+        self.law = checks.one_of("law", law, LAWS)
         self.d = sigma.shape[-1]
 
     def standard(self, batch, tokens, generator, dtype=torch.float64):
         """The whitened xi (batch, tokens, d) on the generator's device."""
         size = (checks.integer("batch", batch, low=1), checks.integer("tokens", tokens, low=1), self.d)
+        checks.generator("generator", generator), checks.floating("dtype", dtype)
         xi = torch.randn(size, generator=generator, dtype=dtype, device=generator.device)
         if self.law == "sphere":
             xi = xi / xi.norm(dim=-1, keepdim=True)
@@ -76,7 +85,7 @@ class Labels:
     """
 
     def __init__(self, kernel, sigma=None, noise=0.0, name=None):
-        self.kernel = kernel
+        self.kernel = kernel = named_kernel(kernel)
         self.noise = checks.number("noise", noise, low=0)
         self.sigma = sigma
         self.whitening = None if sigma is None else power(sigma, -0.5)
@@ -89,12 +98,11 @@ class Labels:
 
     def whiten(self, X):
         """xi = Sigma^(-1/2) x for covariates (..., N, d)."""
+        checks.shape("X", checks.finite("X", X), (None, None if self.sigma is None else len(self.sigma)))
         return X if self.whitening is None else X @ self.whitening.to(X)
 
     def second_moment(self, X):
         """E[Y Y^T | X] of shape (..., N, N) for covariates X (..., N, d), noise included."""
-        checks.finite("X", X)
-        checks.shape("X", X, (None, None if self.sigma is None else self.sigma.shape[-1]))
         K = self.kernel.gram(self.whiten(X))
         if self.single_query:
             K = absolute(K)
@@ -118,7 +126,9 @@ class Labels:
         The symmetric root exists for singular covariances and, unlike the eigenvectors themselves, does not depend on
         the signs and bases that a linear-algebra library happens to choose.
         """
-        values, vectors = torch.linalg.eigh(self.second_moment(X))
+        K = self.second_moment(X)
+        checks.generator("generator", generator, X.device)
+        values, vectors = torch.linalg.eigh(K)
         normal = torch.randn(X.shape[:-1], generator=generator, dtype=X.dtype, device=generator.device).unsqueeze(-1)
         return (vectors @ (values.clamp(min=0).sqrt().unsqueeze(-1) * (vectors.mT @ normal))).squeeze(-1)
 
@@ -131,13 +141,13 @@ class ReLUNetworkLabels(Labels):
     """
 
     def __init__(self, width, sigma=None, noise=0.0):
-        super().__init__(kernel("arccosine"), sigma, noise, name="relu_network")
+        super().__init__("arccosine", sigma, noise, name="relu_network")
         self.width = checks.integer("width", width, low=1)
 
     def sample(self, X, generator):
         """Labels (..., N) for covariates X (..., N, d), one network per prompt."""
-        checks.finite("X", X)
         xi = self.whiten(X)
+        checks.generator("generator", generator, X.device)
 
         def normal(*size):
             return torch.randn(size, generator=generator, dtype=X.dtype, device=generator.device)
@@ -161,4 +171,4 @@ def label_process(name, sigma=None, noise=0.0, **parameters):
         if name == "relu_network":
             return ReLUNetworkLabels(parameters["width"], sigma, noise)
         return Labels(composite(parameters["terms"]), sigma, noise)
-    return Labels(kernel(name, **parameters), sigma, noise)
+    return Labels(named_kernel(name, **parameters), sigma, noise)

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from icfgd import checks
-from icfgd.kernels import activation
+from icfgd.kernels import activation, unchecked_weights
 
 
 class Trace(NamedTuple):
@@ -37,7 +37,8 @@ class Transformer(nn.Module):
         self.d = checks.integer("d", d, low=1)
         self.layers = checks.integer("layers", layers, low=1)
         self.divide_by_context = bool(divide_by_context)
-        self.batch = tuple(batch)
+        self.batch = tuple(checks.integer("batch", size, low=1) for size in batch)
+        checks.floating("dtype", dtype)
         self.heads = self._read_heads(heads)
         count = len(self.heads[0])
         eye = torch.eye(d, dtype=dtype).expand(layers, count, *self.batch, d, d)
@@ -47,9 +48,9 @@ class Transformer(nn.Module):
         self.r = nn.Parameter(torch.zeros(layers, count, *self.batch, dtype=dtype))
 
     def _read_heads(self, heads):
-        if isinstance(heads, str) or not heads:
+        if not isinstance(heads, (list, tuple)) or not heads:
             raise ValueError(f"heads = {heads!r}; a non-empty list of activation names or kernels is required.")
-        nested = isinstance(heads[0], (list, tuple))
+        nested = all(isinstance(row, (list, tuple)) for row in heads)
         rows = [list(row) for row in heads] if nested else [list(heads)] * self.layers
         if len(rows) != self.layers or len({len(row) for row in rows}) != 1 or not rows[0]:
             sizes = [len(row) for row in rows]
@@ -62,6 +63,8 @@ class Transformer(nn.Module):
 
         Returns self. All noise comes from `generator`.
         """
+        checks.generator("generator", generator)
+        scale, steps = checks.number("scale", scale, low=0), checks.number("steps", steps)
         for parameter in (self.A, self.B, self.C, self.r):
             noise = torch.randn(parameter.shape, generator=generator, dtype=parameter.dtype, device=generator.device)
             parameter.copy_(scale * noise.to(parameter.device))
@@ -75,15 +78,21 @@ class Transformer(nn.Module):
         """Yield (X_l, [H_l of each head]) for l = 0..k-1 and then (X_k, None).
 
         X (..., n+q, d). H (..., n, n+q) are attention weights of context tokens (rows) for all tokens (columns),
-        already divided by n where the model divides by the context length.
+        already divided by n where the model divides by the context length. What overflows is not finite here; `trace`
+        and `attention` look and raise.
         """
         n = checks.covariates("X", X, queries, self.d)
+        checks.alike(A=self.A, X=X)
+        checks.batches(X=X.shape[:-2], r=self.r.shape[2:])
+        return self._states(X, n)
+
+    def _states(self, X, n):
         for layer in range(self.layers):
             context = X[..., :n, :]
             weights, change = [], 0
             for head, h in enumerate(self.heads[layer]):
                 B, C, A = self.B[layer, head], self.C[layer, head], self.A[layer, head]
-                H = h.weights(context @ B.mT, X @ C.mT)
+                H = unchecked_weights(h, context @ B.mT, X @ C.mT)
                 if self.divide_by_context:
                     H = H / n
                 weights.append(H)
@@ -93,8 +102,12 @@ class Transformer(nn.Module):
         yield X, None
 
     def attention(self, X, queries=1):
-        """The attention weights (..., m, n, n+q) of every layer, as a list of length k. X (..., n+q, d)."""
-        return [torch.stack(weights, dim=-3) for _, weights in self.states(X, queries) if weights is not None]
+        """The attention weights (..., m, n, n+q) of every layer, as a list of length k. X (..., n+q, d).
+
+        Raises `FloatingPointError` if they overflow.
+        """
+        found = [torch.stack(weights, dim=-3) for _, weights in self.states(X, queries) if weights is not None]
+        return [checks.overflow(f"attention of layer {layer + 1} of {self.layers}", H) for layer, H in enumerate(found)]
 
     def trace(self, X, y, queries=1):
         """Run covariates X (..., n+q, d) and labels y (..., n or more; only the n context labels are read).
@@ -104,6 +117,8 @@ class Transformer(nn.Module):
         """
         n = checks.covariates("X", X, queries, self.d)
         checks.labels("y", y, n)
+        checks.alike(A=self.A, y=y)
+        checks.batches(X=X.shape[:-2], y=y.shape[:-1], r=self.r.shape[2:])
         slots = torch.cat([y[..., :n], y.new_zeros(*y.shape[:-1], queries)], dim=-1)
         labels, covariates = [], []
         for layer, (tokens, weights) in enumerate(self.states(X, queries)):
