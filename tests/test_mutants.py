@@ -1,68 +1,66 @@
-"""Mutants: one wrong token in the code must make a named check fail, and the check passes on the code as it is."""
+"""Mutants: one wrong piece of code must make a named check fail, and the check passes on the code as it is."""
 
-import inspect
+import ast
 import sys
 import textwrap
+from importlib import import_module
+from inspect import getsource
 
 import pytest
 import witnesses
 
-from icfgd import attention, bayes, descent, kernels
-from icfgd.processes import Labels
-from icfgd.transformer import Transformer
-
-# what is wrong: (owner, function, text, wrong text, the check that must fail)
+# what is wrong: (room, text, wrong text, the check of `witnesses` that must fail)
 MUTANTS = {
-    "sign of r in the engine": (Transformer, "trace", "slots = slots - sum", "slots = slots + sum", "proposition_one"),
-    "sign of r in the literal layer": (
-        attention, "value_matrix", "corner = -torch", "corner = torch", "engine_equals_literal"),
-    "sign of r in sympy": (attention, "value_matrix", "[[-sp.", "[[sp.", "literal_equals_sympy"),
+    "sign of r in the engine": ("transformer", "slots = slots - sum", "slots = slots + sum", "proposition_one"),
+    "sign of r in the literal layer": ("attention", "(A, -corner.resh", "(A, corner.resh", "engine_equals_literal"),
+    "sign of r in sympy": ("attention", "sp.diag(A, -corner)", "sp.diag(A, corner)", "literal_equals_sympy"),
     "mask removes one query of two": (
-        attention, "mask", "ones.new_zeros(queries)", "ones.new_ones(queries - 1), ones.new_zeros(1)",
+        "attention", "ones.new_zeros(queries)", "ones.new_ones(queries - 1), ones.new_zeros(1)",
         "engine_equals_literal"),
-    "mask removes one entry of a row": (
-        attention, "layer", "V @ Z @ M @ attention_matrix(h, B @ X, C @ X, n)",
-        "V @ Z @ torch.where(torch.arange(Z.shape[-1]) == Z.shape[-1] - 1, "
-        "torch.eye(Z.shape[-1], dtype=Z.dtype) * M, torch.eye(Z.shape[-1], dtype=Z.dtype)) "
-        "@ attention_matrix(h, B @ X, C @ X, n)",
+    "mask removes the query's own entry, not its row": (
+        "attention", "V @ Z @ M @ attention_matrix(h, B @ X, C @ X, n)",
+        "V @ Z @ (lambda H: H - torch.diag(torch.diagonal(H) * (1 - torch.diagonal(M))))"
+        "(attention_matrix(h, B @ X, C @ X, n))",
         "engine_equals_literal"),
-    "query summed over, sympy": (attention, "mask", "[0] * queries", "[1] * queries", "literal_equals_sympy"),
-    "query summed over, literal layer": (attention, "mask", "new_zeros", "new_ones", "engine_equals_literal"),
+    "query summed over, sympy": ("attention", "[0] * queries", "[1] * queries", "literal_equals_sympy"),
+    "query summed over, torch": (
+        "attention", "ones.new_zeros(queries)", "ones.new_ones(queries)", "engine_equals_literal"),
     "a query in the context": (
-        Transformer, "states", "context = X[..., :n, :]", "context = X[..., 1:n + 1, :]", "engine_equals_literal"),
+        "transformer", "context = X[..., :n, :]", "context = X[..., 1:n + 1, :]", "engine_equals_literal"),
     "softmax over output tokens": (
-        kernels.Kernel, "weights", "exponent, dim=-2", "exponent, dim=-1", "softmax_normalises_over_context"),
-    "softmax over output tokens, both routes": (
-        kernels.Kernel, "weights", "exponent, dim=-2", "exponent, dim=-1", "literal_equals_sympy"),
-    "1/n dropped": (Transformer, "states", "H = H / n", "H = H", "dividing_is_shorter_steps"),
-    "1/(n+q)": (Transformer, "states", "H = H / n", "H = H / X.shape[-2]", "dividing_is_shorter_steps"),
+        "kernels", "torch.softmax(exponent, dim=-2)", "torch.softmax(exponent, dim=-1)",
+        "softmax_normalises_over_context"),
+    "softmax over output tokens, in both routes of torch": (
+        "kernels", "torch.softmax(exponent, dim=-2)", "torch.softmax(exponent, dim=-1)", "literal_equals_sympy"),
+    "1/n dropped": ("transformer", "H = H / n", "H = H", "dividing_is_shorter_steps"),
+    "1/(n+q)": ("transformer", "H = H / n", "H = H / X.shape[-2]", "dividing_is_shorter_steps"),
     "B and C exchanged": (
-        Transformer, "states", "context @ B.mT, X @ C.mT", "context @ C.mT, X @ B.mT", "engine_equals_literal"),
-    "A transposed": (Transformer, "states", "context) @ A.mT", "context) @ A", "engine_equals_literal"),
-    "covariates before their update": (
-        Transformer, "states", "X = X + change", "X = X", "engine_equals_literal"),
+        "transformer", "context @ B.mT, X @ C.mT", "context @ C.mT, X @ B.mT", "engine_equals_literal"),
+    "A transposed": ("transformer", "@ context) @ A.mT", "@ context) @ A", "engine_equals_literal"),
+    "covariates never updated": ("transformer", "X = X + change", "X = X", "engine_equals_literal"),
     "|sub-block| for the sub-block of |K|": (
-        Labels, "moments", "K[..., :n, :n],", "absolute(self.kernel.gram(X[..., :n, :])),",
+        "processes", "return K[..., :n, :n],", "return absolute(self.kernel.gram(X[..., :n, :])),",
         "relu_blocks_are_of_the_whole"),
-    "positive part for |K|": (kernels, "absolute", "values.abs()", "values.clamp(min=0)",
+    "positive part for |K|": ("kernels", "vectors * values.abs()", "vectors * values.clamp(min=0)",
                               "relu_blocks_are_of_the_whole"),
     "kernel on x instead of xi": (
-        Labels, "second_moment", "self.whiten(X)", "X", "kernels_act_on_whitened"),
+        "processes", "self.kernel.gram(self.whiten(X))", "self.kernel.gram(X)", "kernels_act_on_whitened"),
     "jitter in sampling only": (
-        Labels, "sample", "values.clamp(min=0)", "(values + 0.1).clamp(min=0)", "labels_have_their_second_moment"),
-    "noise in prediction only": (
-        Labels, "sample", "values.clamp(min=0)", "(values - self.noise).clamp(min=0)",
+        "processes", "values.clamp(min=0).sqrt()", "(values + 0.1).clamp(min=0).sqrt()",
         "labels_have_their_second_moment"),
-    "factor 2 of the gradient": (descent, "functional_gradient", "2 * (", "(", "gradient_by_differences"),
-    "gradient at other labels": (
-        descent, "functional_gradient", "f(X) - _context", "f(X) + _context", "gradient_by_differences"),
-    "half a step": (descent, "descend", "-step / 2", "-step / 4", "proposition_one"),
+    "noise in prediction only": (
+        "processes", "values.clamp(min=0).sqrt()", "(values - self.noise).clamp(min=0).sqrt()",
+        "labels_have_their_second_moment"),
+    "factor 2 of the gradient": ("descent", "X, 2 * _errors(", "X, _errors(", "gradient_by_differences"),
+    "sign of the labels in the gradient": (
+        "descent", "return values - y", "return values + y", "proposition_one"),
+    "half a step": ("descent", "f.plus(-step / 2,", "f.plus(-step / 4,", "proposition_one"),
     "inner product without the kernel": (
-        descent.Expansion, "inner", "other(self.centres)", "other.coefficients", "gradient_by_differences"),
+        "descent", "other(self.centres)", "other.coefficients", "gradient_by_differences"),
     "risk with a wrong sign": (
-        bayes, "_solve", "schur = kappa - (", "schur = kappa + (", "bayes_solves_the_normal_equations"),
+        "bayes", "schur = kappa - (", "schur = kappa + (", "bayes_solves_the_normal_equations"),
     "weights in another basis": (
-        bayes, "_solve", "w = vectors @", "w = vectors.mT @", "bayes_solves_the_normal_equations"),
+        "bayes", "w = vectors @", "w = vectors.mT @", "bayes_solves_the_normal_equations"),
 }
 CHECKS = sorted({row[-1] for row in MUTANTS.values()})
 
@@ -72,20 +70,35 @@ def test_check_holds_on_the_code_as_it_is(check):
     getattr(witnesses, check)()
 
 
+def mutate(monkeypatch, room, text, wrong):
+    """Replace `text`, which must occur once in the room, in the function or method that contains it."""
+    module = import_module(f"icfgd.{room}")
+    source = getsource(module)
+    assert source.count(text) == 1, f"icfgd/{room}.py does not contain {text!r} once; write the mutant anew"
+    line = source[: source.index(text)].count("\n") + 1
+    functions = [
+        (owner, node) for owner in ast.walk(ast.parse(source)) if isinstance(owner, (ast.Module, ast.ClassDef))
+        for node in owner.body if isinstance(node, ast.FunctionDef) and node.lineno <= line <= node.end_lineno
+    ]
+    assert len(functions) == 1, f"{text!r} is not inside one function of icfgd/{room}.py"
+    owner, node = functions[0]
+    code = textwrap.dedent("\n".join(source.splitlines()[node.lineno - 1 : node.end_lineno])).replace(text, wrong)
+    scope = dict(vars(module))
+    exec(compile(code, f"<mutant of {node.name}>", "exec"), scope)
+    if isinstance(owner, ast.ClassDef):
+        monkeypatch.setattr(getattr(module, owner.name), node.name, scope[node.name])
+        return
+    original = getattr(module, node.name)
+    for other in [m for name, m in sys.modules.items() if name.startswith("icfgd") and m]:
+        if vars(other).get(node.name) is original:  # rooms that imported it by name must see the mutant as well
+            monkeypatch.setattr(other, node.name, scope[node.name])
+
+
 @pytest.mark.parametrize("name", MUTANTS)
 def test_mutant_is_caught(name, monkeypatch):
-    owner, attribute, text, wrong, check = MUTANTS[name]
-    function = getattr(owner, attribute)
-    source = textwrap.dedent(inspect.getsource(function))
-    assert source.count(text) == 1, f"{attribute} no longer contains {text!r} once; write the mutant anew"
-    room = sys.modules[function.__module__]
-    scope = dict(vars(room))
-    exec(compile(source.replace(text, wrong), f"<{name}>", "exec"), scope)
-    mutant = scope[attribute]
-    monkeypatch.setattr(owner, attribute, mutant)
-    if not inspect.isclass(owner):  # the room's own functions, and rooms that imported it by name, see the mutant
-        for module in [m for key, m in sys.modules.items() if key.startswith("icfgd") and m]:
-            if vars(module).get(attribute) is function:
-                monkeypatch.setattr(module, attribute, mutant)
-    with pytest.raises(AssertionError):
+    room, text, wrong, check = MUTANTS[name]
+    mutate(monkeypatch, room, text, wrong)
+    with pytest.raises(AssertionError) as caught:
         getattr(witnesses, check)()
+    # the failure comes from a comparison of the check itself, not from elsewhere
+    assert any(frame.path.name == "witnesses.py" for frame in caught.traceback)
