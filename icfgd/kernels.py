@@ -108,10 +108,12 @@ class CompositeKernel:
 
     @property
     def semidefinite(self):
+        """As `Kernel.semidefinite`; False also where a negative weight merely might spoil it."""
         return all(alpha >= 0 and k.semidefinite for alpha, k, _ in self.terms)
 
     @property
     def parameters(self):
+        """Pairs of a kernel's name and its weight, for display."""
         return tuple((k.name, alpha) for alpha, k, _ in self.terms)
 
     def matrix(self, U, W):

@@ -103,6 +103,7 @@ class Engine:
 
     @property
     def finished(self):
+        """Whether all steps are done, or no network of the batch has improved for `patience` checks."""
         patience = self.settings.patience
         return self.step >= self.settings.steps or (patience > 0 and bool((self.stale >= patience).all()))
 
