@@ -7,6 +7,7 @@ import json
 import math
 import os
 import sys
+from numbers import Integral
 
 import numpy as np
 
@@ -15,7 +16,10 @@ from icfgd import checks
 
 def rounded(value, digits=3):
     """`value` with `digits` significant digits as text; plain notation where that is short, never '-0'."""
-    value = float(value)
+    try:
+        value = float(value)
+    except (TypeError, ValueError, RuntimeError):
+        raise ValueError(f"value = {value!r}; one number is required.") from None
     if not math.isfinite(value):
         raise ValueError(f"value = {value}; a finite number is required.")
     text = f"{value:.{checks.integer('digits', digits, low=1)}g}"
@@ -39,35 +43,65 @@ def glue(key, value, digits=3):
 
 
 def digest(figure):
-    """Lines that describe everything a matplotlib figure draws, rounded: kind, label, count and range of the data."""
+    """Lines that describe everything a matplotlib figure draws, rounded: kind, label, count and range of the data.
+
+    Where no point of a line or collection can be seen (hidden, beyond the limits, not positive on a logarithmic axis)
+    its data count as nothing.
+    """
     lines = []
     for number, axes in enumerate(figure.axes, start=1):
         name = axes.get_title() or axes.get_ylabel() or f"axes {number}"
+
+        def add(artist, kind, data, points=None, axes=axes, name=name):
+            lines.append(_describe(name, kind, artist.get_label(), data if _shows(axes, artist, points) else []))
+
         for line in axes.lines:
-            lines.append(_describe(name, "line", line.get_label(), line.get_ydata()))
-        for points in axes.collections:
-            lines.append(_describe(name, type(points).__name__, points.get_label(), _collection_data(points)))
+            in_data = line.get_transform() == axes.transData
+            add(line, "line", line.get_ydata(orig=False), line.get_xydata() if in_data else None)
+        for collection in axes.collections:
+            add(collection, type(collection).__name__, *_collection_data(axes, collection))
         for image in axes.images:
-            lines.append(_describe(name, "image", image.get_label(), image.get_array()))
-        for bars in axes.containers:
-            if hasattr(bars, "datavalues"):
-                lines.append(_describe(name, "bars", bars.get_label(), bars.datavalues))
+            add(image, "image", image.get_array())
+        bars = [container for container in axes.containers if hasattr(container, "datavalues")]
+        for container in bars:
+            visible = [bar for bar in container if bar.get_visible()]
+            lines.append(_describe(name, "bars", container.get_label(), container.datavalues if visible else []))
+        for patch in axes.patches:
+            if not any(patch in container for container in bars):
+                add(patch, type(patch).__name__, patch.get_patch_transform().transform_path(patch.get_path()).vertices[:, 1])
     return lines
 
 
-def _collection_data(collection):
-    """The numbers behind a collection: its colour values, its positions, or the heights of its outlines."""
-    if collection.get_array() is not None:
-        return collection.get_array()
-    if np.asarray(collection.get_offsets()).any():
-        return collection.get_offsets()
-    return np.concatenate([path.vertices[:, 1] for path in collection.get_paths()] or [np.empty(0)])
+def _collection_data(axes, collection):
+    """The numbers behind a collection (colour values, positions or heights of outlines), and its points in the plane."""
+    offsets, points = np.ma.filled(np.ma.asarray(collection.get_offsets(), dtype=float), np.nan), None
+    outlines = np.concatenate([path.vertices for path in collection.get_paths()] or [np.empty((0, 2))])
+    if offsets.any():
+        points = offsets if collection.get_offset_transform() == axes.transData else None
+    elif collection.get_transform() == axes.transData:
+        points = outlines
+    values = collection.get_array()
+    return (values if values is not None else offsets if offsets.any() else outlines[:, 1]), points
+
+
+def _shows(axes, artist, points):
+    """Whether an artist shows: it is visible and some of its points (N, 2), if known, can lie within the axes."""
+    if not (axes.get_visible() and artist.get_visible()):
+        return False
+    if points is None:
+        return True
+    points = np.ma.filled(np.ma.asarray(points, dtype=float), np.nan)
+    good = np.isfinite(points).all(axis=1)
+    for axis, column in ((axes.xaxis, points[:, 0]), (axes.yaxis, points[:, 1])):
+        good &= (column > 0) | (axis.get_scale() != "log")
+    low, high = np.sort([axes.get_xlim(), axes.get_ylim()]).T
+    return bool(good.any()) and not ((points[good] < low).all(axis=0) | (points[good] > high).all(axis=0)).any()
 
 
 def _describe(axes, kind, label, data):
     data = np.asarray(np.ma.filled(np.ma.asarray(data, dtype=float), np.nan)).ravel()
     good = data[np.isfinite(data)]
-    label = "" if str(label).startswith("_") else f" {label}"
+    label = "" if label in (None, "") or str(label).startswith("_") else f" {label}"
     if not good.size:
         return f"drawn [{axes}] {kind}{label}: nothing"
     low, mean, high = (_coarse(v, good) for v in (good.min(), good.mean(), good.max()))
@@ -108,16 +142,23 @@ def show_interactive(figure, name, alt, height=450):
     from IPython.display import HTML, display
 
     spec = _plain(json.loads(figure.to_json(engine="json")))
+    if not isinstance(name, str) or not name or any(c.isspace() for c in name):
+        raise ValueError(f"name = {name!r}; an element id without spaces is required.")
+    if not isinstance(alt, str) or not alt.strip():
+        raise ValueError(f"alt = {alt!r}; a text that says what the figure shows is required.")
+    lines = []
     for trace in spec["data"]:
         values = [v for v in np.ravel(np.asarray(trace.get("y", trace.get("z", [])), dtype=object)) if v is not None]
         if values:
-            print(_describe(name, trace.get("type", "trace"), trace.get("name", ""), np.asarray(values, dtype=float)))
-    if not spec["data"]:
-        raise ValueError(f"figure {name!r} has no traces; at least one is required.")
+            numbers = [v if isinstance(v, (int, float)) else math.nan for v in values]
+            lines.append(_describe(name, trace.get("type", "trace"), trace.get("name", ""), numbers))
+    if not lines:
+        raise ValueError(f"figure {name!r} draws no data; at least one trace with values is required.")
+    print("\n".join(lines))
     if "google.colab" in sys.modules or os.environ.get("ICFGD_PLOTLY") == "show":
         figure.show()
         return
-    text = json.dumps(spec, sort_keys=True).replace("</", "<\\/")
+    text = json.dumps(spec, sort_keys=True).replace("</", "<\\/").replace("<!--", "<\\u0021--")
     display(
         HTML(
             f'<div id="{escape(name)}" class="icfgd-plotly" role="group" aria-label="{escape(alt)}" '
@@ -150,8 +191,16 @@ def table(rows, columns, digits=4, caption=None):
 
     from IPython.display import HTML, display
 
+    rows = list(rows)
+    for row in rows:
+        missing = [c for c in columns if c not in row]
+        if missing:
+            raise ValueError(f"rows has a row without {missing}; all of columns = {list(columns)} are required.")
+    if not rows:
+        raise ValueError("rows is empty; at least one row is required.")
+
     def cell(value):
-        if isinstance(value, bool) or value is None or isinstance(value, (str, int)):
+        if value is None or isinstance(value, (str, Integral)):
             return escape(str(value))
         return rounded(value, digits)
 
