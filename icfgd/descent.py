@@ -85,6 +85,8 @@ def descend(kernel, X, y, steps):
     (the factor 2 of the squared loss is in them: r = 2 * step length).
     """
     checks.shape("X", checks.finite("X", X), (None, None))
+    if not X.numel():
+        raise ValueError(f"X has shape {tuple(X.shape)}; at least one context token of size d >= 1 is required.")
     y = _context(y, X.shape[-2])
     f = Expansion(kernel, X, torch.zeros_like(y))
     iterates = [f]

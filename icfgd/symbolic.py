@@ -249,7 +249,7 @@ def _expression(name, value):
     if not isinstance(value, str):
         try:
             value = sp.sympify(value)
-        except (sp.SympifyError, TypeError):
+        except (sp.SympifyError, TypeError, ValueError):
             pass
     if not isinstance(value, sp.Expr) or isinstance(value, sp.MatrixExpr) or value.has(sp.nan, sp.zoo):
         raise ValueError(f"{name} = {value!r}; a sympy expression or a number is required.")
