@@ -74,14 +74,15 @@ def digest(figure):
 
 def _collection_data(axes, collection):
     """The numbers behind a collection (colour values, positions or heights of outlines), and its points in the plane."""
-    offsets, points = np.ma.filled(np.ma.asarray(collection.get_offsets(), dtype=float), np.nan), None
-    outlines = np.concatenate([path.vertices for path in collection.get_paths()] or [np.empty((0, 2))])
-    if offsets.any():
-        points = offsets if collection.get_offset_transform() == axes.transData else None
-    elif collection.get_transform() == axes.transData:
-        points = outlines
+    if collection.get_offset_transform() == axes.transData:  # markers at positions; their outlines say nothing
+        points = np.ma.filled(np.ma.asarray(collection.get_offsets(), dtype=float), np.nan).reshape(-1, 2)
+        numbers = points
+    else:
+        outlines = np.concatenate([path.vertices for path in collection.get_paths()] or [np.empty((0, 2))])
+        points = outlines if collection.get_transform() == axes.transData else None
+        numbers = outlines[:, 1]
     values = collection.get_array()
-    return (values if values is not None else offsets if offsets.any() else outlines[:, 1]), points
+    return (numbers if values is None else values), points
 
 
 def _shows(axes, artist, points):
