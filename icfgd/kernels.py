@@ -83,7 +83,9 @@ class Kernel:
         """The exact value for sympy column vectors u and v (without normalisation)."""
         u, v = _columns(u, v)
         values = {INNER: (u.T * v)[0], LEFT: (u.T * u)[0], RIGHT: (v.T * v)[0]}
-        return self.expression.subs(values, simultaneous=True)
+        # An inner product of 0 goes first: the limit at the zero vector, where <u,v>/(|u||v|) has no value.
+        expression = self.expression.subs(INNER, 0) if values[INNER] == 0 else self.expression
+        return expression.subs(values, simultaneous=True)
 
     def latex(self):
         """LaTeX of the formula, with the inner product and norms written out."""
@@ -189,10 +191,17 @@ def _evaluate(expression, U, W):
         inner, compiled = U @ np.swapaxes(W, -1, -2), numpy_function(expression, _ARGUMENTS)
     else:
         inner, compiled = U @ W.mT, torch_function(expression, _ARGUMENTS)
-    left = (U * U).sum(-1)[..., :, None] if LEFT in needed else inner
-    right = (W * W).sum(-1)[..., None, :] if RIGHT in needed else inner
+    left = _squares(U)[..., :, None] if LEFT in needed else inner
+    right = _squares(W)[..., None, :] if RIGHT in needed else inner
     with np.errstate(all="ignore"):  # what is not finite is reported by `_finite`
         return compiled(inner, left, right)
+
+
+def _squares(X):
+    # Never quite 0, so that formulas with <u,v>/(|u||v|) take their limit at the zero vector, and slopes stay finite.
+    if isinstance(X, np.ndarray):
+        return np.maximum((X * X).sum(-1), np.finfo(X.dtype).tiny)
+    return (X * X).sum(-1).clamp(min=torch.finfo(X.dtype).tiny)
 
 
 def _linear():

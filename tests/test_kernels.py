@@ -102,6 +102,19 @@ def test_coincident_and_opposite_points_are_finite(name, dtype):
     assert np.isfinite(kernel(name).gram(X.detach().numpy())).all()
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("name", KERNELS)
+def test_the_zero_vector_has_its_limit_and_finite_slopes(name, dtype):
+    X = torch.tensor([[0.0, 0.0], [1.0, 2.0], [1.0, 2.0]], dtype=dtype, requires_grad=True)
+    gram = kernel(name).gram(X)
+    gram.sum().backward()
+    assert torch.isfinite(X.grad).all()
+    near = kernel(name).gram(X.detach() + torch.tensor([[1e-7], [0.0], [0.0]], dtype=dtype))
+    torch.testing.assert_close(gram.detach(), near, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(kernel(name).gram(X.detach().double().numpy()), gram.detach(), rtol=1e-5, atol=1e-15)
+    assert abs(float(kernel(name).symbolic([0, 0], [1, 2])) - float(gram[0, 1].detach())) < 1e-6
+
+
 def test_arccosine_on_the_diagonal_is_half_the_squared_norm():
     X = tokens(5)
     torch.testing.assert_close(torch.diagonal(kernel("arccosine").gram(X)), (X * X).sum(-1) / 2)
