@@ -287,6 +287,15 @@ def test_quick_training_reaches_a_good_loss():
     assert trained.failures.tolist() == [0]
 
 
+@pytest.mark.parametrize("layers, level", [(3, 0.24), (5, 0.065), (7, 0.0029)])
+def test_deep_linear_attention_reaches_known_levels(layers, level):
+    task = Task(Covariates(torch.eye(5, dtype=torch.float64)), label_process("linear"), 8)
+    trained = train(task, ["linear"], layers, Settings(steps=150, queries=2))
+    batch = task.draw(8_000, 1, generator(5), pool=4)
+    with torch.no_grad():
+        assert batch.loss(losses.predictor_weights(trained.models[0], batch.X)) < level
+
+
 @pytest.mark.parametrize("layers", [1, 2, 3])
 def test_linear_attention_without_A_meets_the_closed_form(layers):
     task = Task(Covariates(torch.eye(5, dtype=torch.float64)), label_process("linear"), 14)
