@@ -130,6 +130,10 @@ function stepNote({ rule, step, depth }, { values, steps, n }) {
     return `Layers alternate +r and \u2212r; ${step < bound ? "stable" : "unstable"}: r is ${step < bound ? "below" : "above"} √2/max|λ| = ${say(bound)}.`;
   }
   if (rule === "chebyshev") return `Zeros of the Chebyshev polynomial of degree ${depth}, on the best interval [a, max|λ|] for this prompt${negative ? ", in pairs of signs" : ""}.`;
-  if (rule === "optimal") return `The best ${depth === 1 ? "step" : `${depth} steps`} found for this prompt, averaged over all queries: r from ${say(Math.min(...steps))} to ${say(Math.max(...steps))}.`;
+  if (rule === "optimal") {
+    const idle = steps.filter((r) => r === 0).length;
+    const rest = idle ? ` ${idle} ${idle === 1 ? "layer stays" : "layers stay"} idle: longer steps would amplify rounding.` : "";
+    return `The best steps found for this prompt, averaged over all queries: r from ${say(Math.min(...steps))} to ${say(Math.max(...steps))}.${rest}`;
+  }
   return `One set of steps for all prompts, trained on random prompts of 8 points with noise 0.05 (up to ${TRAINED_DEPTH} layers).`;
 }

@@ -67,8 +67,8 @@ function times(a, b, rows, inner, columns) {
   const out = new Float64Array(rows * columns);
   for (let i = 0; i < rows; i++) {
     for (let m = 0; m < inner; m++) {
-      const x = a[i * inner + m];
-      if (x !== 0) for (let j = 0, o = i * columns, p = m * columns; j < columns; j++) out[o++] += x * b[p++];
+      const x = a[i * inner + m], o = i * columns, p = m * columns;
+      for (let j = 0; j < columns; j++) out[o + j] += x * b[p + j];
     }
   }
   return out;

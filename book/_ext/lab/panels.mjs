@@ -2,7 +2,7 @@
    draws a solved state into its own figure and writes its one-line reading; nothing here computes the model. */
 
 import { position, residualPolynomial } from "./core.mjs";
-import { axes, clamp, linear, make, path, pool, say, set, ticks } from "./svg.mjs";
+import { axes, clamp, linear, make, path, pool, roundUp, say, set, ticks } from "./svg.mjs";
 
 const HEIGHT = 250;
 
@@ -52,7 +52,7 @@ export class LossPanel extends Panel {
     const { box } = this, k = state.depth, prior = result.risks[0], floor = 1e-5 * prior;
     const x = this.layerAxis(k), least = Math.max(floor, 0.7 * Math.min(result.bayesRisk, result.bayesQueryRisk));
     const most = clamp(Math.max(...result.risks, ...result.queryRisks, ...(pinned?.risks ?? [])), prior, 100 * prior) * 1.4;
-    const [low, high] = [Math.log10(least), Math.log10(most)], y = linear(low, high, box.bottom, box.top);
+    const low = Math.floor(4 * Math.log10(least)) / 4, high = Math.ceil(4 * Math.log10(most)) / 4, y = linear(low, high, box.bottom, box.top);
     const at = (v) => y(clamp(Math.log10(Math.max(v, 1e-300)), low - 1, high + 9));
     axes(this.axes, box, x, { ticks: decades(low, high), scale: (v) => y(Math.log10(v)), label: "loss (log scale)" });
     const along = (values) => path(values.length, this.x, (l) => at(values[l]));
@@ -93,7 +93,7 @@ export class StreamPanel extends Panel {
     const goal = -result.mean[state.query];
     let most = Math.max(1, Math.abs(goal));
     for (let i = 0; i < n; i++) most = Math.max(most, Math.abs(residuals[i]));
-    most = Math.min(most * 1.15, 12);
+    most = roundUp(Math.min(most * 1.1, 12));
     const y = linear(-most, most, box.bottom, box.top), cut = (v) => y(clamp(v, -9 * most, 9 * most));
     axes(this.axes, box, x, { ticks: ticks(-most, most, 5), scale: y, zero: 0, label: "value" });
     const lines = pool(this.context, "path", n);
@@ -200,8 +200,8 @@ export class PolynomialPanel extends Panel {
   }
 
   draw(state, result, layers) {
-    const { box } = this, { values, steps, n } = result, high = Math.max(values[n - 1], 1e-6) * 1.08;
-    const low = Math.min(0, values[0] * 1.2), x = linear(low, high, box.left, box.right);
+    const { box } = this, { values, steps, n } = result, high = roundUp(1.04 * Math.max(values[n - 1], 1e-6));
+    const low = values[0] < -0.001 * high ? -roundUp(-1.1 * values[0]) : 0, x = linear(low, high, box.left, box.right);
     const y = linear(-1.35, 1.35, box.bottom, box.top), cut = (v) => y(clamp(v, -9, 9));
     axes(this.axes, box, { ticks: ticks(low, high, 6), scale: x, label: "eigenvalue λ" },
       { ticks: [-1, 0, 1], scale: y, zero: 0, label: "p(λ)" });

@@ -67,7 +67,7 @@ export class Stage {
     const trail = pool(this.layers.trail, "path", whole + 1);
     for (let l = 0; l <= whole; l++) {
       const f = result.curves.subarray(l * SIZE, (l + 1) * SIZE);
-      set(trail[l], { d: path(SIZE, x, (i) => cut(f[i]), stride), "stroke-opacity": (0.3 + 0.4 * l / (whole + 1)).toFixed(2) });
+      set(trail[l], { d: path(SIZE, x, (i) => cut(f[i]), whole > 16 ? 2 * stride : stride), "stroke-opacity": (0.3 + 0.4 * l / (whole + 1)).toFixed(2) });
     }
     let stems = "";
     state.points.forEach(([cell, label]) => { stems += `M${x(cell).toFixed(1)} ${y(label).toFixed(1)}V${cut(curve[cell]).toFixed(1)}`; });
@@ -113,6 +113,8 @@ export class Stage {
       this.svg.setPointerCapture(event.pointerId);
       (query ? this.query : this.layers.points.children[index]).focus({ preventScroll: true });
     });
+    // The touch-action of parts of an svg is not heeded everywhere: keep a touch on a handle from scrolling the page.
+    this.svg.addEventListener("touchstart", (event) => { if (event.target.closest(".lab-point, .lab-query")) event.preventDefault(); }, { passive: false });
     this.svg.addEventListener("pointermove", (event) => {
       if (!drag) { if (event.pointerType === "mouse") this.actions.highlight(this.indexOf(event.target)); return; }
       if (event.pointerId !== drag.pointer) return;
@@ -129,8 +131,9 @@ export class Stage {
       if (again) { const { cell, y } = this.at(event); this.actions.add(cell, y); }
     });
     this.svg.addEventListener("pointerleave", () => { if (!drag) this.actions.highlight(-1); });
-    this.svg.addEventListener("focusin", (event) => this.actions.highlight(this.indexOf(event.target)));
-    this.svg.addEventListener("focusout", () => this.actions.highlight(-1));
+    // On the holder, because Chromium gives the keyboard focus to an svg element that listens for it.
+    this.svg.parentElement.addEventListener("focusin", (event) => this.actions.highlight(this.indexOf(event.target)));
+    this.svg.parentElement.addEventListener("focusout", () => this.actions.highlight(-1));
     this.svg.addEventListener("keydown", (event) => this.key(event));
   }
 

@@ -13,8 +13,19 @@ export function make(name, attributes = {}, ...children) {
   return node;
 }
 
+/** Set attributes that have changed since the last call; most of a drawing stays as it is from frame to frame. */
 export function set(node, attributes) {
-  for (const key in attributes) node.setAttribute(key, attributes[key]);
+  const known = node.labAttributes ??= {};
+  for (const key in attributes) {
+    const value = String(attributes[key]);
+    if (known[key] !== value) node.setAttribute(key, known[key] = value);
+  }
+}
+
+/** The next larger number with one digit and a half, so that an axis does not change with every small move. */
+export function roundUp(x) {
+  const unit = 10 ** Math.floor(Math.log10(x)) / 2;
+  return unit * Math.ceil(x / unit - 1e-9);
 }
 
 /** Linear scale from [a, b] to [from, to]. */
@@ -60,9 +71,10 @@ export function ticks(low, high, wanted = 5) {
 
 /** Draw axes into a group. x and y: {scale, ticks, label, text}; box: {left, right, top, bottom}. */
 export function axes(group, box, x, y) {
-  const key = JSON.stringify([box, x.ticks, y.ticks, x.ticks.map(x.scale), y.ticks.map(y.scale), x.label]);
-  if (group.dataset.key === key) return;
-  group.dataset.key = key;
+  const ends = [x, y].flatMap((axis) => [...axis.ticks, axis.scale(axis.ticks[0]), axis.scale(axis.ticks.at(-1))]);
+  const key = [box.left, box.right, box.top, box.bottom, ...ends].join();
+  if (group.labKey === key) return;
+  group.labKey = key;
   group.replaceChildren();
   const text = (attributes, content) => group.append(make("svg:text", { class: "lab-tick", ...attributes }, content));
   for (const v of y.ticks) {
