@@ -4,7 +4,7 @@
 import { ACTIVATIONS, LABELS } from "./core.mjs";
 import { LIMITS, NAMES, PARAMETERS } from "./state.mjs";
 import { RULES, TRAINED_DEPTH } from "./steps.mjs";
-import { make, say } from "./svg.mjs";
+import { make, say, write } from "./svg.mjs";
 
 const STEPS = 200;                    // positions of a logarithmic slider
 
@@ -100,8 +100,7 @@ export class Controls {
     this.depth.show(state.depth);
     this.step.hide(state.rule !== "constant" && state.rule !== "pairs");
     this.step.show(state.step);
-    const words = stepNote(state, result);
-    if (this.note.textContent !== words) this.note.textContent = words;
+    write(this.note, stepNote(state, result));
     this.add.disabled = state.points.length >= LIMITS.points;
     this.remove.disabled = state.points.length <= 1;
     this.pin.textContent = state.pin ? "Unpin" : "Pin this network";
@@ -123,7 +122,7 @@ function stepNote({ rule, step, depth }, { values, steps, n }) {
   if (rule === "constant") {
     const bound = 2 / high;
     if (negative) return `No constant step is stable here: the smallest eigenvalue is ${say(low)}.`;
-    return step < bound ? `Stable: r is below 2/λmax = ${say(bound)}.` : `Unstable: r is above 2/λmax = ${say(bound)}.`;
+    return step < bound ? `Stable: r is below 2/λ_max = ${say(bound)}.` : `Unstable: r is above 2/λ_max = ${say(bound)}.`;
   }
   if (rule === "pairs") {
     const bound = Math.SQRT2 / size;

@@ -7,7 +7,7 @@ import { AttentionPanel, LossPanel, PolynomialPanel, StreamPanel } from "./panel
 import { pythonOf, tableOf } from "./report.mjs";
 import { Stage } from "./stage.mjs";
 import { LIMITS, SCENES, clampLabel, decode, encode, sceneState, tidy } from "./state.mjs";
-import { make, say } from "./svg.mjs";
+import { make, say, write } from "./svg.mjs";
 
 const REST = 250;                                   // milliseconds without a change before slow things follow
 const still = matchMedia("(prefers-reduced-motion: reduce)");
@@ -144,7 +144,7 @@ class Lab {
     this.controls.show(state, result);
     this.showLayer(Math.round(cursor));
     this.scenes.forEach((node, i) => node.setAttribute("aria-pressed", String(i + 1 === state.scene)));
-    if (this.sentence.textContent !== SCENES[state.scene - 1].say) this.sentence.textContent = SCENES[state.scene - 1].say;
+    write(this.sentence, SCENES[state.scene - 1].say);
     this.pinKey.hidden = !this.pinned;
   }
 

@@ -27,7 +27,7 @@ export class Stage {
     make("svg:rect", { class: "lab-hit", x: -20, y: -30, width: 40, height: 52 }),
     make("svg:path", { class: "lab-handle", d: "M0 -13L9 0L0 13L-9 0Z" }));
     const curves = make("svg:g", { "clip-path": "url(#lab-clip)", "aria-hidden": "true" },
-      this.band, layer("trail"), this.pinned, this.mean, this.stems, this.fit, this.queryLine, this.queryDot);
+      this.band, layer("trail"), this.pinned, this.stems, this.fit, this.mean, this.queryLine, this.queryDot);
     this.svg = make("svg:svg", { class: "lab-stage", role: "group", "aria-label": "Regression problem: context points and query" },
       make("svg:defs", {}, make("svg:clipPath", { id: "lab-clip" }, this.clip)),
       layer("axes", { "aria-hidden": "true" }), curves, this.query, layer("points"));

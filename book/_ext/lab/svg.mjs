@@ -28,6 +28,13 @@ export function roundUp(x) {
   return unit * Math.ceil(x / unit - 1e-9);
 }
 
+/** Show a text in which "x_name" stands for x with the subscript name; nothing happens if it is shown already. */
+export function write(node, text) {
+  if (node.labText === text) return;
+  node.labText = text;
+  node.replaceChildren(...text.split(/(_[a-z]+)/).map((part) => part[0] === "_" ? make("sub", {}, part.slice(1)) : part));
+}
+
 /** Linear scale from [a, b] to [from, to]. */
 export const linear = (a, b, from, to) => (x) => from + (x - a) / (b - a) * (to - from);
 
