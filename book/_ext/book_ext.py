@@ -79,7 +79,9 @@ def copy_assets(app, error):
         shutil.copy(HERE / name, static)
     for folder in ("mathjax", "lab"):
         if (HERE / folder).exists():
-            shutil.copytree(HERE / folder, static / folder, dirs_exist_ok=True)
+            shutil.copytree(
+                HERE / folder, static / folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__")
+            )
     (static / "lab" / "lab.file.js").write_text(bundle(HERE / "lab"), encoding="utf-8")
 
 
