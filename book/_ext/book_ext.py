@@ -80,7 +80,10 @@ def copy_assets(app, error):
     for folder in ("mathjax", "lab"):
         if (HERE / folder).exists():
             shutil.copytree(
-                HERE / folder, static / folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__")
+                HERE / folder,
+                static / folder,
+                dirs_exist_ok=True,
+                ignore=shutil.ignore_patterns("__pycache__"),
             )
     (static / "lab" / "lab.file.js").write_text(bundle(HERE / "lab"), encoding="utf-8")
 
