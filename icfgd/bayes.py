@@ -74,12 +74,15 @@ def _solve(K, queries):
     kept = values > cut
     inverse = torch.where(kept, 1 / torch.where(kept, values, torch.ones_like(values)), torch.zeros_like(values))
     coordinates = vectors.mT @ nu
-    w = vectors @ (inverse.unsqueeze(-1) * coordinates)
-    schur = kappa - (inverse.unsqueeze(-1) * coordinates**2).sum(-2)
+    scaled = inverse.unsqueeze(-1) * coordinates
+    w = vectors @ scaled
+    schur = kappa - (scaled * coordinates).sum(-2)
     # In a semi-definite K a direction of eigenvalue lambda has |coordinate| <= sqrt(lambda kappa); lambda <= cut here.
     lost = torch.where(kept.unsqueeze(-1), torch.zeros_like(coordinates), coordinates).abs().amax(-2)
-    level = 16 * (cut * top).sqrt()
-    if bool((schur < -level).any()) or bool((lost > level).any()):
+    level = 8 * cut.sqrt() * top.sqrt()
+    # An eigenvalue is known up to cut only, which the Schur complement feels by w^2 cut in that direction.
+    doubt = level + 8 * (scaled**2).sum(-2) * cut
+    if bool((schur < -doubt).any()) or bool((lost > level).any()):
         worst = f"Schur complement {float(schur.min()):.3e} and coupling {float(lost.max()):.3e} to null directions"
         raise ValueError(f"K has {worst}; K must be semi-definite.")
     return w, schur.clamp(min=0)

@@ -250,8 +250,8 @@ ACTIVATIONS = (*KERNELS, "softmax")
 def kernel(name, **parameters):
     """The kernel called `name`: linear, relu, exponential(scale), gaussian(width), arccosine or polynomial(degree).
 
-    exponential: exp(<u,v>/scale). gaussian: exp(-|u-v|^2/(2 width^2)). arccosine: second moment of a ReLU network
-    (tokens must not be zero). A `Kernel` passes through unchanged, unless it is normalised (softmax is no kernel).
+    exponential: exp(<u,v>/scale). gaussian: exp(-|u-v|^2/(2 width^2)). arccosine: second moment of a ReLU network.
+    A `Kernel` passes through unchanged, unless it is normalised (softmax is no kernel).
     Raises `ValueError` on an unknown name or parameter.
     """
     built = _build(name, KERNELS, parameters, normalised=False)

@@ -114,6 +114,71 @@ def test_risk_is_never_negative_and_never_grows_with_context(seed, name, n):
     assert (less <= torch.diagonal(gram, dim1=-2, dim2=-1)[:, -1:] + 1e-9).all()
 
 
+def test_exponential_kernel_on_the_sphere_is_scikit_learns_gaussian_one():
+    """On the unit sphere exp(<u,v>) = e exp(-|u-v|^2/2), so means agree and variances differ by the factor e."""
+    X, y = Covariates(torch.eye(5, dtype=torch.float64)).sample(1, 15, generator(3))[0], witnesses.prompts(tokens=15)[1][0]
+    K = label_process("exponential").second_moment(X)
+    regressor = GaussianProcessRegressor(RBF(1.0, "fixed"), alpha=1e-14, optimizer=None).fit(X[:14].numpy(), y[:14].numpy())
+    mean, deviation = regressor.predict(X[14:].numpy(), return_std=True)
+    np.testing.assert_allclose(bayes.predict(K, y), mean, atol=1e-8)
+    np.testing.assert_allclose(bayes.risk(K).sqrt(), np.exp(0.5) * deviation, rtol=1e-6)
+
+
+def test_singular_gram_matrix_agrees_with_scikit_learn_at_a_tiny_jitter():
+    X, _ = witnesses.prompts(batch=1, tokens=9)
+    K = label_process("linear").second_moment(X)[0]
+    y = (X[0] @ torch.tensor([1.0, -2.0, 0.5], dtype=torch.float64)).numpy()
+    regressor = GaussianProcessRegressor(DotProduct(0.0, "fixed"), alpha=1e-9, optimizer=None).fit(X[0, :7].numpy(), y[:7])
+    np.testing.assert_allclose(bayes.predict(K, torch.tensor(y), 2), regressor.predict(X[0, 7:].numpy()), atol=1e-6)
+
+
+@pytest.mark.parametrize("scale", [1e-200, 1e-12, 1.0, 1e12, 1e200])
+def test_what_counts_as_semidefinite_does_not_depend_on_the_unit(scale):
+    X, _ = witnesses.prompts(tokens=9)
+    K = label_process("linear").second_moment(X)
+    torch.testing.assert_close(bayes.weights(scale * K, 2), bayes.weights(K, 2), rtol=1e-6, atol=1e-8)
+    indefinite = scale * torch.diag(torch.tensor([1.0, 1.0, -1e-6, 1.0], dtype=torch.float64))
+    with pytest.raises(ValueError, match="eigenvalue -1.* semi-definite"):
+        bayes.risk(indefinite)
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [[0.0, 1.0], [1.0, 1.0]],  # nu outside the range of K_hat
+        [[1.0, 1.0], [1.0, 1.0 - 1e-5]],  # Schur complement -1e-5
+        [[1.0, 0.0, 0.9], [0.0, 1.0, 0.9], [0.9, 0.9, 1.0]],  # a context block that is fine, a query that is not
+        [[1.0, 1.0, 0.1], [1.0, 1.0, 0.0], [0.1, 0.0, 1.0]],  # equal context points, unequal covariances with the query
+    ],
+)
+def test_matrices_that_are_no_covariances_are_refused(rows):
+    with pytest.raises(ValueError, match="must be semi-definite"):
+        bayes.risk(torch.tensor(rows, dtype=torch.float64))
+
+
+def test_without_any_variance_nothing_is_predicted():
+    K = torch.zeros(3, 3, dtype=torch.float64)
+    assert not bayes.weights(K).any()
+    assert not bayes.risk(K).any()
+
+
+@given(
+    st.integers(0, 10**6),
+    st.sampled_from(["linear", "exponential", "gaussian", "arccosine", "polynomial"]),
+    st.sampled_from([torch.float32, torch.float64]),
+    st.integers(1, 4),
+    st.floats(1e-12, 1e-2),
+)
+@settings(max_examples=60, deadline=None)
+def test_nearly_singular_covariances_are_accepted(seed, name, dtype, d, gap):
+    """Repeated and nearly repeated points, more points than dimensions: rounding is not mistaken for indefiniteness."""
+    X = Covariates(torch.eye(d, dtype=torch.float64), "gaussian").sample(4, 9, generator(seed))
+    X[:, 1], X[:, 2], X[:, -1] = X[:, 0], X[:, 0] + gap * X[:, 2], X[:, 0] * (1 + gap)
+    risk = bayes.risk(kernel(name).gram(X.to(dtype)), 2)
+    assert torch.isfinite(risk).all()
+    assert (risk >= 0).all()
+
+
 def test_several_queries_are_single_queries():
     X, y = witnesses.prompts()
     K = label_process("exponential", noise=0.1).second_moment(X)
