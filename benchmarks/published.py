@@ -1,8 +1,10 @@
-"""The published training recipe, written out as its description says, to race against. It shares no code with ours.
+"""The published training recipe, written out as its description says, to race against. It shares no code with
+ours.
 
-30 000 prompts per step, redrawn every 10 steps; labels sampled with the eigenvalues of K(X); squared error of (output + y);
-AdamW with betas (0.9, 0.9), no weight decay, learning rate 0.1; gradients clipped layer by layer and matrix by matrix;
-all parameters start as Gaussian noise of standard deviation 0.1; cross blocks of V and the label rows of B and C stay 0.
+30 000 prompts per step, redrawn every 10 steps; labels sampled with the eigenvalues of K(X); squared error of
+(output + y); AdamW with betas (0.9, 0.9), no weight decay, learning rate 0.1; gradients clipped layer by
+layer and matrix by matrix; all parameters start as Gaussian noise of standard deviation 0.1; cross blocks of
+V and the label rows of B and C stay 0.
 """
 
 import time
@@ -46,9 +48,11 @@ def clip(parameters):
 
 
 def race(layers, n, d, levels, test, budget, seed=0):
-    """Train until the exact `test` loss is below all `levels` or `budget` seconds are used; returns a list of looks.
+    """Train until the exact `test` loss is below all `levels` or `budget` CPU seconds are used; returns
+    looks.
 
-    test: function from (A, B, C, r) to the exact loss; its time does not count. A look is (step, seconds, cpu, loss).
+    test: function from (A, B, C, r) to the exact loss; its time does not count. A look is (step, seconds,
+    cpu, loss).
     """
     generator = torch.Generator().manual_seed(seed)
     shapes = [(layers, d, d)] * 3 + [(layers,)]
@@ -58,7 +62,7 @@ def race(layers, n, d, levels, test, budget, seed=0):
     while True:
         loss = test(*[p.detach() for p in parameters[:3]], -parameters[3].detach())
         looks.append((step, seconds, cpu, loss))
-        if loss <= min(levels) or seconds >= budget:
+        if loss <= min(levels) or cpu >= budget:
             return looks
         start = (time.perf_counter(), time.process_time())
         X, y = draw(BATCH, n, d, generator)

@@ -1,4 +1,5 @@
-"""All benchmarks in one run: `python -m icfgd bench`. Prints ratios and writes bench.csv with its provenance."""
+"""All benchmarks in one run: `python -m icfgd bench`. Prints ratios and writes bench.csv with its
+provenance."""
 
 import racing
 import scaling
@@ -15,7 +16,8 @@ PARTS = {
 
 
 def main(budget=60.0, only=None, out=None):
-    """Run the parts named in `only` (default: all) and write bench.csv into `out`; returns the exit status."""
+    """Run the parts named in `only` (default: all) and write bench.csv into `out`; returns the exit
+    status."""
     rows = []
     for part in only or PARTS:
         checks.one_of("only", part, PARTS)
@@ -27,6 +29,6 @@ def main(budget=60.0, only=None, out=None):
     if any(row["part"] == "race" for row in rows):
         print("\n".join(racing.ratios(rows)))
     content = {"bench.csv": results.render(rows).encode()}
-    note = f"budget of the published recipe: {budget:g} s"
+    note = f"budget of the published recipe: {budget:g} CPU s"
     results.add(content, {"preset": "bench", **results.provenance(note)}, out or results.FOLDER)
     return 0

@@ -24,7 +24,8 @@ def network(head):
 
 
 def linear_forward(model, X, y):
-    """Predictions of a linear-attention network in time O(n): sums over the context are d x d and d matrices."""
+    """Predictions of a linear-attention network in time O(n): sums over the context are d x d and d
+    matrices."""
     n = X.shape[-2] - 1
     slots = torch.cat([y[..., :n], torch.zeros_like(y[..., :1])], -1).unsqueeze(-1)
     for A, B, C, r in zip(model.A[:, 0], model.B[:, 0], model.C[:, 0], model.r[:, 0]):
@@ -36,7 +37,8 @@ def linear_forward(model, X, y):
 
 
 def softmax_forward(model, X, y):
-    """Predictions of a softmax network through torch's fused attention; covariates and labels travel as values."""
+    """Predictions of a softmax network through torch's fused attention; covariates and labels travel as
+    values."""
     n = X.shape[-2] - 1
     slots = torch.cat([y[..., :n], torch.zeros_like(y[..., :1])], -1).unsqueeze(-1)
     for A, B, C, r in zip(model.A[:, 0], model.B[:, 0], model.C[:, 0], model.r[:, 0]):
@@ -67,23 +69,27 @@ def prompt(n, seed=1):
     return X.unsqueeze(0), torch.randn(1, 1, n, generator=generator(seed), dtype=torch.float64)
 
 
-def median_seconds(function, repeats=5, least=0.02):
-    """The median duration of a call, each measurement at least `least` seconds long."""
+def best_seconds(function, repeats=7, least=0.02):
+    """CPU seconds of one call: the best of `repeats` measurements of at least `least` seconds each.
+
+    One thread computes, so this is the wall time on an idle machine; other load disturbs it little.
+    """
     function()
-    start = time.perf_counter()
+    start = time.process_time()
     function()
-    count = max(1, int(least / max(time.perf_counter() - start, 1e-7)))
+    count = max(1, int(least / max(time.process_time() - start, 1e-7)))
     samples = []
     for _ in range(repeats):
-        start = time.perf_counter()
+        start = time.process_time()
         for _ in range(count):
             function()
-        samples.append((time.perf_counter() - start) / count)
-    return sorted(samples)[repeats // 2]
+        samples.append((time.process_time() - start) / count)
+    return min(samples)
 
 
 def peak_megabytes(function):
-    """How far the resident memory of a child process rises while it calls `function`; None where Linux is not."""
+    """How far the resident memory of a child process rises while it calls `function`; None where Linux is
+    not."""
     if not os.path.exists("/proc/self/clear_refs"):
         return None
     read, write = os.pipe()
@@ -116,8 +122,8 @@ def context_rows(lengths=LENGTHS):
             if forward is plain_forward and n > PLAIN:
                 continue
             X, y = prompt(n)
-            repeats = 5 if n <= 1024 or forward is not plain_forward else 1
-            seconds = median_seconds(lambda m=model, x=X, v=y, f=forward: f(m, x, v), repeats)
+            repeats = 7 if n <= 1024 or forward is not plain_forward else 2
+            seconds = best_seconds(lambda m=model, x=X, v=y, f=forward: f(m, x, v), repeats)
             rows.append(_row("context", case, f"n = {n}", "forward", 1e3 * seconds, "ms"))
             memory = peak_megabytes(lambda m=model, x=X, v=y, f=forward: f(m, x, v))
             if memory is not None:
@@ -135,13 +141,14 @@ def engine(layers=3, contexts=64, queries=4, head="exponential", n=14):
 
 
 def depth_rows(depths=(1, 2, 3, 5, 7), batches=(16, 64, 256, 1024)):
-    """Cost of a training step (draw, forward, backward, update) against depth and against contexts per step."""
+    """Cost of a training step (draw, forward, backward, update) against depth and against contexts per
+    step."""
     rows = []
     for layers in depths:
-        seconds = median_seconds(engine(layers).advance)
+        seconds = best_seconds(engine(layers).advance)
         rows.append(_row("depth", "training step", f"{layers} layers, 64 contexts", "step", 1e3 * seconds, "ms"))
     for contexts in batches:
-        seconds = median_seconds(engine(3, contexts).advance)
+        seconds = best_seconds(engine(3, contexts).advance)
         size = f"3 layers, {contexts} contexts"
         rows.append(_row("depth", "training step", size, "step", 1e3 * seconds, "ms"))
         rows.append(_row("depth", "training step", size, "per context", 1e6 * seconds / contexts, "us"))

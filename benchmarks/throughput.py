@@ -1,21 +1,24 @@
-"""Which share of the machine's measured matrix-multiply and exponential throughput a training step reaches."""
+"""Which share of the machine's measured matrix-multiply and exponential throughput a training step
+reaches."""
 
 import torch
-from scaling import engine, median_seconds
+from scaling import best_seconds, engine
 from torch.utils.flop_counter import FlopCounterMode
 
 
 def machine_rates(size=768, count=1 << 20):
-    """Multiply-add operations per second of a large float32 product (2 per entry), and exponentials per second."""
+    """Multiply-add operations per second of a large float32 product (2 per entry), and exponentials per
+    second."""
     a, b, x = torch.randn(size, size), torch.randn(size, size), torch.randn(count)
     out, e = torch.empty(size, size), torch.empty(count)
-    flops = 2 * size**3 / median_seconds(lambda: torch.mm(a, b, out=out))
-    exps = count / median_seconds(lambda: torch.exp(x, out=e))
+    flops = 2 * size**3 / best_seconds(lambda: torch.mm(a, b, out=out))
+    exps = count / best_seconds(lambda: torch.exp(x, out=e))
     return flops, exps
 
 
 def rows(contexts=(64, 1024)):
-    """Rates of the machine and the shares of a training step of three layers of exponential attention, n = 14."""
+    """Rates of the machine and the shares of a training step of three layers of exponential attention, n =
+    14."""
     flops, exps = machine_rates()
     found = [_row("machine", "", "matrix product", flops / 1e9, "GFLOP/s"),
              _row("machine", "", "exponentials", exps / 1e9, "G/s")]
@@ -23,7 +26,7 @@ def rows(contexts=(64, 1024)):
         run = engine(3, count, 4)
         with FlopCounterMode(display=False) as counter:
             run.gradient()
-        seconds = median_seconds(run.advance)
+        seconds = best_seconds(run.advance)
         n, q = 14, 4
         exponentials = 3 * count * n * (n + q) + count * (n + q) ** 2  # attention weights, and the label kernel
         needed = counter.get_total_flops() / flops, exponentials / exps
