@@ -40,9 +40,9 @@ def close(label, what, got, want, atol=1e-11, rtol=1e-9):
 
 
 def below(label, what, value, bound, slack=1e-10):
-    """`value` <= `bound` + slack entrywise (both finite)."""
+    """`value` <= `bound` + slack entrywise (both finite); a negative slack asks for a distance."""
     value, bound = _same_shape(label, value, bound)
-    checks.number("slack", slack, low=0)
+    checks.number("slack", slack)
     gap = value - bound
     good = bool(torch.isfinite(gap).all() and (gap <= slack).all()) and gap.numel() > 0
     _settle(label, "bound", what, good, f"exceeded by {_largest(gap)}")
