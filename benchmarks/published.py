@@ -62,7 +62,7 @@ def race(layers, n, d, levels, test, budget, seed=0):
     while True:
         loss = test(*[p.detach() for p in parameters[:3]], -parameters[3].detach())
         looks.append((step, seconds, cpu, loss))
-        if loss <= min(levels) or cpu >= budget:
+        if not loss < float("inf") or loss <= min(levels) or cpu >= budget:
             return looks
         start = (time.perf_counter(), time.process_time())
         X, y = draw(BATCH, n, d, generator)

@@ -17,8 +17,10 @@ from icfgd.transformer import Transformer
 
 LEVELS = (0.48, 0.30, 0.22)
 LAYERS, N, D = 3, 14, 5
+ATTEMPTS = 5  # seeds of the published recipe, until one stays finite
 OURS = {
     "ours": {},
+    "ours, short schedule": {"steps": 100, "contexts": 32},
     "ours, sparse (A = 0)": {},
     "ours, started like the published recipe": {"identity": 0.0, "noise": 0.1},
     "our optimiser, sampled labels": {"loss": "sampled", "contexts": 256},
@@ -43,7 +45,7 @@ def setting(prompts=8192):
 
 def ours(case, task, test, steps=800):
     """Looks (step, seconds, cpu, exact test loss) along one training of ours, and after its end."""
-    settings = Settings(steps=steps, check_every=5, **OURS[case])
+    settings = Settings(**{"steps": steps, "check_every": 5, "held_out": 64, **OURS[case]})
     trained = train(task, ["exponential"], LAYERS, settings, free_A="sparse" not in case)
     history, looks = trained.history, []
     for i, theta in enumerate(torch.as_tensor(history["theta"])):
@@ -73,7 +75,12 @@ def rows(budget, steps=800, prompts=8192):
     found = []
     for case in OURS:
         found += _describe(case, ours(case, task, test, steps))
-    return found + _describe("published recipe", published.race(LAYERS, N, D, LEVELS, test, budget))
+    for seed in range(ATTEMPTS):
+        looks = published.race(LAYERS, N, D, LEVELS, test, budget, seed)
+        if looks[-1][3] < float("inf"):
+            return found + _describe("published recipe", looks)
+        found.append(_row(f"published recipe, seed {seed}", "not finite after", looks[-1][0], "steps"))
+    return found
 
 
 def _describe(case, looks):
@@ -102,7 +109,10 @@ def ratios(rows, against="published recipe"):
             if mine is None:
                 lines.append(f"{case}: loss {level} not reached")
                 continue
-            spent = theirs or table[against, "in all", "CPU s"]
+            spent = theirs or table.get((against, "in all", "CPU s"))
+            if spent is None:
+                lines.append(f"{case}: loss {level} in {mine:.2f} s; {against}: never finite")
+                continue
             word = f"{spent:.0f} s" if theirs else f"not there after {spent:.0f} s"
             ratio = f"{'' if theirs else 'above '}{spent / mine:.0f}"
             lines.append(f"{case}: loss {level} in {mine:.2f} s; {against}: {word}; ratio {ratio}")
