@@ -45,6 +45,7 @@ def signature(name, thing):
         text = f"{name}{inspect.signature(thing)}"
     except (TypeError, ValueError):
         return name
+    text = re.sub(r"PosixPath\('[^']*'\)", "(package data)", text)
     return re.sub(
         r"<[\w.]*?(\w+) at 0x[0-9a-f]+>|<(?:function|class) '?(?:[\w.]*\.)?(\w+)'?[^>]*>", r"\1\2", text
     )

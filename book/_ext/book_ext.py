@@ -86,6 +86,9 @@ def copy_assets(app, error):
                 ignore=shutil.ignore_patterns("__pycache__"),
             )
     (static / "lab" / "lab.file.js").write_text(bundle(HERE / "lab"), encoding="utf-8")
+    # The theme ships its icons twice: as fonts, and as a script of 1.5 MB that redraws them. The fonts are enough.
+    icons = static / "scripts" / "fontawesome.js"
+    icons.write_text("/* icons come from the fonts of the style sheet */\n", encoding="utf-8")
 
 
 def setup(app):

@@ -1,6 +1,8 @@
 """A headless Chromium on a loopback server; skipped, with the command that installs it, where there is none."""
 
+import contextlib
 import functools
+import os
 import shutil
 import threading
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -8,15 +10,17 @@ from pathlib import Path
 
 import pytest
 
-SITE = Path(__file__).parents[2] / "_build" / "html"
+SITE = Path(os.environ.get("ICFGD_SITE", Path(__file__).parents[2] / "_build" / "html"))
 FLAGS = [
     "--no-sandbox",
     "--disable-gpu",
     "--disable-quic",
     "--no-first-run",
     "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-dev-shm-usage",
 ]
-FLAGS += ["--disable-component-update", "--disable-sync", "--disable-dev-shm-usage"]
 
 
 class Quiet(SimpleHTTPRequestHandler):
@@ -53,39 +57,42 @@ def axe_source():
     return (Path(axe.__file__).parent / "axe.min.js").read_text(encoding="utf-8")
 
 
-@pytest.fixture
-def visit(browser, base):
-    """Open a page of the site; the tab lists in `faults` what went wrong: console, errors, failed or foreign requests."""
+def watch(tab, base):
+    """Collect in `tab.faults` what goes wrong: console messages, script errors, failed requests and foreign ones."""
+    tab.faults = []
+
+    def route(handled):
+        url = handled.request.url
+        if url.startswith((base, "data:", "blob:")):
+            handled.continue_()
+        else:
+            tab.faults.append(f"request off the site: {url}")
+            handled.abort()
+
+    def console(message):
+        if message.type in ("error", "warning"):
+            tab.faults.append(message.text)
+
+    def response(answer):
+        if answer.status >= 400:
+            tab.faults.append(f"{answer.status}: {answer.url}")
+
+    tab.route("**/*", route)
+    tab.on("console", console)
+    tab.on("pageerror", lambda error: tab.faults.append(str(error)))
+    tab.on("response", response)
+
+
+@contextlib.contextmanager
+def opening(browser, base):
+    """A function that opens pages of the site, watched and typeset; their tabs close at the end."""
     contexts = []
 
     def open_page(path, scheme="light", width=1280, height=900, **options):
-        context = browser.new_context(
-            color_scheme=scheme, viewport={"width": width, "height": height}, **options
-        )
-        contexts.append(context)
-        tab = context.new_page()
-        tab.faults = []
-
-        def route(request_route):
-            url = request_route.request.url
-            if url.startswith((base, "data:", "blob:")):
-                request_route.continue_()
-            else:
-                tab.faults.append(f"request off the site: {url}")
-                request_route.abort()
-
-        tab.route("**/*", route)
-        tab.on(
-            "console",
-            lambda message: message.type in ("error", "warning") and tab.faults.append(message.text),
-        )
-        tab.on("pageerror", lambda error: tab.faults.append(str(error)))
-        tab.on(
-            "response",
-            lambda response: (
-                response.status >= 400 and tab.faults.append(f"{response.status}: {response.url}")
-            ),
-        )
+        viewport = {"width": width, "height": height}
+        contexts.append(browser.new_context(color_scheme=scheme, viewport=viewport, **options))
+        tab = contexts[-1].new_page()
+        watch(tab, base)
         tab.goto(base + path, wait_until="load")
         tab.evaluate("window.MathJax && MathJax.startup && MathJax.startup.promise")
         return tab
@@ -93,3 +100,10 @@ def visit(browser, base):
     yield open_page
     for context in contexts:
         context.close()
+
+
+@pytest.fixture
+def visit(browser, base):
+    """Open a page of the site: visit(path, scheme, width, height) gives a tab with a list `faults`."""
+    with opening(browser, base) as open_page:
+        yield open_page
