@@ -58,8 +58,10 @@ def digest(figure):
         for line in axes.lines:
             in_data = line.get_transform() == axes.transData
             add(line, "line", line.get_ydata(orig=False), line.get_xydata() if in_data else None)
+        dividers = getattr(getattr(axes, "_colorbar", None), "dividers", None)  # of a colour bar; no data
         for collection in axes.collections:
-            add(collection, type(collection).__name__, *_collection_data(axes, collection))
+            if collection is not dividers:
+                add(collection, type(collection).__name__, *_collection_data(axes, collection))
         for image in axes.images:
             add(image, "image", image.get_array())
         bars = [container for container in axes.containers if hasattr(container, "datavalues")]

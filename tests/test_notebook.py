@@ -175,6 +175,12 @@ def test_a_contour_without_a_visible_level_counts_as_nothing(axes):
     assert digest(axes.figure) == ["drawn [axes 1] QuadContourSet: nothing"]
 
 
+def test_a_colour_bar_adds_its_scale_only(axes):
+    image = axes.imshow(np.outer(GRID, GRID))
+    axes.figure.colorbar(image, label="size")
+    assert [re.sub(r": .*", "", line) for line in digest(axes.figure)] == ["drawn [axes 1] image", "drawn [size] QuadMesh"]
+
+
 def test_patches_are_described_and_bars_only_once(axes):
     from matplotlib.patches import Circle
 
