@@ -17,12 +17,8 @@ def test_statements_and_checks_belong_together():
 
 def test_ledger_is_current():
     stored = ledger.LEDGER.read_text(encoding="utf-8").splitlines()
-    changes = [
-        line
-        for line in difflib.unified_diff(
-            stored, ledger.text().splitlines(), "stored", "generated", n=0, lineterm=""
-        )
-    ]
+    fresh = ledger.text().splitlines()
+    changes = list(difflib.unified_diff(stored, fresh, "stored", "generated", n=0, lineterm=""))
     shown = "\n".join(line[:300] for line in changes[:20])
     assert not changes, (
         f"a check or statement appeared or vanished; run `make ledger` if that is meant:\n{shown}"

@@ -13,10 +13,11 @@ ROOT = Path(__file__).parents[1]
 EXT = ROOT / "book" / "_ext"
 sys.path[:0] = [str(EXT), str(Path(__file__).parent)]
 
+from test_book_guards import NOTEBOOKS, faults, load  # noqa: E402
+
 import ledger  # noqa: E402
 import statements  # noqa: E402
 from execute import execute  # noqa: E402
-from test_book_guards import NOTEBOOKS, faults, load  # noqa: E402
 
 SOURCE = """
 # %% check

@@ -8,6 +8,7 @@ import re
 import sys
 
 import nbformat
+
 from execute import GENERATED, ROOT, as_text, colab_source, project, write
 
 FILES = ("pyproject.toml", "_config.yml", "CITATION.cff", "README.md")

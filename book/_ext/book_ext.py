@@ -9,6 +9,7 @@ import re
 import shutil
 from pathlib import Path
 
+from glossary_links import link_terms
 from lab_bundle import bundle
 
 HERE = Path(__file__).parent
@@ -93,6 +94,7 @@ def copy_assets(app, error):
 
 def setup(app):
     app.connect("source-read", fill_status)
+    app.connect("doctree-read", link_terms)
     app.connect("html-page-context", clean_page, priority=900)
     app.connect("build-finished", copy_assets)
     for name in FILES:

@@ -11,9 +11,10 @@ import tempfile
 from pathlib import Path
 
 import yaml
-from execute import ROOT, project, write
 from packaging.markers import default_environment
 from packaging.requirements import Requirement
+
+from execute import ROOT, project, write
 
 LOCK = ROOT / "constraints.txt"
 ENVIRONMENT = ROOT / "environment.yml"

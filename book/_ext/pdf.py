@@ -13,10 +13,11 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from execute import ROOT
 from pypdf import PdfReader, PdfWriter
 from pypdf.annotations import Link
 from pypdf.generic import Fit
+
+from execute import ROOT
 from statements import pages
 
 SITE = ROOT / "_build" / "html"

@@ -81,6 +81,7 @@ def test_figures_of_this_page_are_drawn(tab):
 def test_page_is_accessible(tab, scheme, axe_source):
     tab.emulate_media(color_scheme=scheme)
     tab.wait_for_function(f"document.documentElement.dataset.theme === '{scheme}'")
+    tab.add_style_tag(content="* { transition: none !important; }")
     if not tab.evaluate("Boolean(window.axe)"):
         tab.evaluate(axe_source + "; undefined")
     leave = [] if tab.page_name == LOOKED_INTO else [[selector] for selector in INSIDE]
