@@ -115,7 +115,7 @@ def _status(name):
 @torch.no_grad()
 def context_rows(lengths=LENGTHS):
     """Forward cost against context length: time and peak memory of one prompt, float64, three layers."""
-    rows = []
+    rows, empty = [], peak_megabytes(lambda: None)
     for case, (head, forward) in CASES.items():
         model = network(head)
         for n in lengths:
@@ -127,7 +127,7 @@ def context_rows(lengths=LENGTHS):
             rows.append(_row("context", case, f"n = {n}", "forward", 1e3 * seconds, "ms"))
             memory = peak_megabytes(lambda m=model, x=X, v=y, f=forward: f(m, x, v))
             if memory is not None:
-                rows.append(_row("context", case, f"n = {n}", "peak memory", memory, "MB"))
+                rows.append(_row("context", case, f"n = {n}", "peak memory", max(0.0, memory - empty), "MB"))
     return rows
 
 

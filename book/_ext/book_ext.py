@@ -36,15 +36,23 @@ def clean_page(app, pagename, templatename, context, doctree):
 
 
 def add_times(app, pagename, body):
-    """Insert 'Reading n minutes, running n seconds' after the title of an executed chapter."""
+    """Insert reading and running time, and what can be done with the notebook, after the title of an executed chapter."""
     times = run_times()
     stem = pagename.rsplit("/", 1)[-1]
     if stem not in times:
         return body
     prose = re.sub(r"<(script|style|pre|svg)\b.*?</\1>", " ", body, flags=re.S)
     minutes = max(1, round(len(re.sub(r"<[^>]+>", " ", prose).split()) / WORDS_PER_MINUTE))
-    note = f'<p class="icfgd-times">Reading time about {minutes} min, running time about {times[stem]} s on two CPU cores</p>'
-    return re.sub(r"</h1>", "</h1>" + note, body, count=1)
+    address = app.config.html_theme_options["repository_url"].removeprefix("https://github.com/")
+    place = f"{address}/blob/main/{pagename}.ipynb"
+    links = {
+        f"https://colab.research.google.com/github/{place}": "Open in Colab",
+        f"../_sources/{pagename}.ipynb": "Download the notebook",
+        "cite.html": "Cite",
+    }
+    note = f"Reading time about {minutes} min, running time about {times[stem]} s on two CPU cores. "
+    note += " &middot; ".join(f'<a href="{target}">{name}</a>' for target, name in links.items())
+    return re.sub(r"</h1>", f'</h1><p class="icfgd-times">{note}</p>', body, count=1)
 
 
 def run_times():
@@ -102,4 +110,4 @@ def setup(app):
             app.add_js_file(name, loading_method="defer")
         else:
             app.add_css_file(name)
-    return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}
+    return {"version": "1", "env_version": 2, "parallel_read_safe": True, "parallel_write_safe": True}

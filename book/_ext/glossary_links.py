@@ -65,6 +65,7 @@ def link_terms(app, doctree):
     document = app.env.docname
     if document.rsplit("/", 1)[-1] in SKIPPED_PAGES:
         return
+    app.env.note_dependency(str(GLOSSARY))
     names = {
         name.lower(): name
         for name in terms(GLOSSARY.read_text(encoding="utf-8"))

@@ -1,30 +1,49 @@
-"""Print the built site to one PDF with headless Chromium: chapters in order, a table of contents, links between pages kept.
+"""Print the built site to one PDF with headless Chromium: pages in order, a table of contents, links kept.
 
-Each page is printed on its own; the pages are joined, links to other pages of the book become links inside the PDF, and every
-chapter gets a bookmark. Run by `make pdf`, after `make book`.
+Each page is printed on its own and the results are joined. Links between pages of the book become links inside the PDF, down to
+the statement or equation they name, and every page of the site gets a bookmark. Run by `make pdf`, after `make book`.
 """
 
 import functools
+import html
 import shutil
 import sys
 import tempfile
 import threading
+from collections import namedtuple
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
+import yaml
+from execute import ROOT
 from pypdf import PdfReader, PdfWriter
 from pypdf.annotations import Link
 from pypdf.generic import Fit
-
-from execute import ROOT
 from statements import pages
 
 SITE = ROOT / "_build" / "html"
 TARGET = ROOT / "_build" / "icfgd.pdf"
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-dev-shm-usage"]
-CONTENTS = """<html lang="en"><head><title>Contents</title><style>body {{ font-family: sans-serif; margin: 3em }} li {{ margin: .35em }}</style></head>
-<body><h1>{title}</h1><h2>Contents</h2><ol>{items}</ol></body></html>"""
+MARGIN = dict.fromkeys(("top", "bottom", "left", "right"), "14mm")
+CONTENTS = """<html lang="en"><head><title>Contents</title><style>body {{ font-family: sans-serif }} td {{ padding: 0.2em 1em 0.2em 0 }}
+td + td {{ text-align: right }} a {{ color: #0b4f9c }}</style></head><body><h1>{title}</h1><p>{author}</p><h2>Contents</h2><table>{rows}</table></body></html>"""
+# Chromium keeps the place of an element only if the same page links to it: add invisible links to all places.
+PLACES = """() => {
+  const box = document.createElement("div");
+  box.style = "font-size: 1px; line-height: 1px; color: transparent; height: 1px; overflow: hidden";
+  for (const element of document.querySelectorAll("article [id]")) {
+    const link = document.createElement("a");
+    link.href = "#" + element.id;
+    link.textContent = ".";
+    box.append(link);
+  }
+  document.querySelector("article").append(box);
+  document.querySelectorAll("details").forEach((fold) => { fold.open = true; });
+}"""
+TITLE = "document.querySelector('article h1').textContent.replace('#', '').trim()"
+
+Printed = namedtuple("Printed", "stem title file")
 
 
 class Quiet(SimpleHTTPRequestHandler):
@@ -32,87 +51,97 @@ class Quiet(SimpleHTTPRequestHandler):
         pass
 
 
-def print_pages(names, folder):
-    """Print each page to a PDF of its own; returns (stem, title, file) in order."""
+def print_site(stems, folder, site=SITE):
+    """Print the pages and a table of contents to PDF files in `folder`: returns (file of the contents, list of Printed)."""
     from playwright.sync_api import sync_playwright
 
     browser_path = shutil.which("chromium") or shutil.which("google-chrome")
     if browser_path is None:
-        sys.exit("Chromium is needed for the PDF: apt-get install chromium")
-    server = ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=SITE))
+        sys.exit("Chromium is needed for the PDF: apt-get install chromium fonts-ipafont-gothic")
+    server = ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=site))
     threading.Thread(target=server.serve_forever, daemon=True).start()
     base = f"http://127.0.0.1:{server.server_port}/book/"
     printed = []
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=browser_path, args=FLAGS)
         tab = browser.new_page(color_scheme="light")
-        for name in names:
-            tab.goto(f"{base}{name}.html", wait_until="load")
+        for stem in stems:
+            tab.goto(f"{base}{stem}.html", wait_until="load")
             tab.evaluate("window.MathJax && MathJax.startup && MathJax.startup.promise")
-            tab.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
-            tab.wait_for_timeout(300)
-            file = folder / f"{name}.pdf"
-            tab.pdf(
-                path=file,
-                format="A4",
-                print_background=True,
-                margin=dict.fromkeys(("top", "bottom", "left", "right"), "14mm"),
+            tab.wait_for_function(
+                "[...document.querySelectorAll('.icfgd-plotly')].every(d => d.querySelector('.main-svg'))"
             )
-            printed.append(
-                (
-                    name,
-                    tab.evaluate("document.querySelector('article h1').textContent.replace('#', '').trim()"),
-                    file,
-                )
-            )
-        items = "".join(f'<li><a href="{base}{name}.html">{title}</a></li>' for name, title, _ in printed)
-        tab.set_content(CONTENTS.format(title="In-Context Functional Gradient Descent", items=items))
+            tab.evaluate(PLACES)
+            file = folder / f"{stem}.pdf"
+            tab.pdf(path=file, format="A4", print_background=True, margin=MARGIN)
+            printed.append(Printed(stem, tab.evaluate(TITLE), file))
         contents = folder / "contents.pdf"
-        tab.pdf(path=contents, format="A4")
+        first = 1
+        for _ in range(2):  # the contents push everything back by as many pages as they fill
+            tab.set_content(contents_html(base, printed, first))
+            tab.pdf(path=contents, format="A4", margin=MARGIN)
+            first = len(PdfReader(contents).pages) + 1
         browser.close()
     server.shutdown()
     return contents, printed
 
 
+def contents_html(base, printed, first):
+    """The table of contents; the first page of the book proper has number `first`."""
+    config = yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))
+    rows = []
+    for page in printed:
+        rows.append(f'<tr><td><a href="{base}{page.stem}.html">{html.escape(page.title)}</a></td><td>{first}</td></tr>')
+        first += len(PdfReader(page.file).pages)
+    return CONTENTS.format(title=config["title"], author=config["author"], rows="".join(rows))
+
+
 def join(contents, printed, target):
-    """One PDF with bookmarks; links to pages of the book lead to the first page of that chapter."""
-    writer, starts = PdfWriter(), {}
-    writer.append(contents, import_outline=False)
-    for name, title, file in printed:
-        starts[name] = len(writer.pages)
-        writer.append(file, outline_item=title, import_outline=False)
-    for number, page in enumerate(writer.pages):
-        kept, added = [], []
-        for reference in page.get("/Annots", []):
-            annotation = reference.get_object()
-            address = urlsplit(str(annotation.get("/A", {}).get("/URI", "")))
-            stem = Path(address.path).stem
-            if address.hostname == "127.0.0.1" and stem in starts:
-                added.append(
-                    Link(
-                        rect=[float(x) for x in annotation["/Rect"]],
-                        target_page_index=starts[stem],
-                        fit=Fit.fit(),
-                    )
-                )
-            elif address.hostname != "127.0.0.1":
-                kept.append(reference)
-        if "/Annots" in page:
-            page["/Annots"].clear()
-            page["/Annots"].extend(kept)
-        for link in added:
-            writer.add_annotation(number, link)
+    """One PDF with bookmarks and working links, written to `target`."""
+    writer, starts, places = PdfWriter(), {}, {}
+    readers = [(None, "Contents", PdfReader(contents)), *((p.stem, p.title, PdfReader(p.file)) for p in printed)]
+    begin = 0
+    for stem, _, reader in readers:
+        starts[stem] = begin
+        for name, place in reader.named_destinations.items():
+            where = begin + reader.get_destination_page_number(place)
+            places[stem, name.removeprefix("/")] = (where, float(place.top or 0))
+        begin += len(reader.pages)
+    for stem, title, reader in readers:
+        for page in reader.pages:
+            annotations = [a.get_object() for a in page.get("/Annots", [])]
+            page.pop("/Annots", None)
+            writer.add_page(page)
+            for annotation in annotations:
+                add_link(writer, annotation, stem, starts, places)
+        writer.add_outline_item(title, starts[stem])
     writer.add_metadata({"/Title": "In-Context Functional Gradient Descent"})
     temporary = target.with_suffix(".part")
     writer.write(temporary)
     temporary.replace(target)
 
 
+def add_link(writer, annotation, stem, starts, places):
+    """Put one link of a printed page on the last page of the book; links to other files of the site are dropped."""
+    address = urlsplit(str(annotation.get("/A", {}).get("/URI", "")))
+    box = [float(x) for x in annotation["/Rect"]]
+    if box[3] - box[1] < 3:  # one of the invisible links
+        return
+    if "/Dest" in annotation:
+        goal = (stem, str(annotation["/Dest"]).removeprefix("/"))
+    elif address.hostname == "127.0.0.1":
+        goal = (Path(address.path).stem, unquote(address.fragment))
+    else:
+        writer.add_annotation(len(writer.pages) - 1, Link(rect=box, url=address.geturl()))
+        return
+    if goal[0] in starts:
+        page, top = places.get(goal, (starts[goal[0]], 842.0))
+        writer.add_annotation(len(writer.pages) - 1, Link(rect=box, target_page_index=page, fit=Fit.xyz(0, top, 0)))
+
+
 def main():
-    names = [path.stem for path, _ in pages()]
     with tempfile.TemporaryDirectory() as folder:
-        contents, printed = print_pages(names, Path(folder))
-        join(contents, printed, TARGET)
+        join(*print_site([path.stem for path, _ in pages()], Path(folder)), TARGET)
     print(f"{TARGET.relative_to(ROOT)}: {len(PdfReader(TARGET).pages)} pages")
 
 

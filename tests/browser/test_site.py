@@ -6,11 +6,15 @@ Each page is loaded once, and all tests of that page share the tab. The lab and 
 import gzip
 import json
 import re
+import sys
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
 from conftest import SITE, opening
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "book" / "_ext"))
+import statements  # noqa: E402
 
 PAGES = sorted(str(p.relative_to(SITE)) for p in (SITE / "book").glob("*.html"))
 TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]
@@ -219,6 +223,16 @@ def test_preview_stays_while_the_pointer_is_on_it(visit):
     assert card.is_visible()
     tab.mouse.move(2, 2)
     card.wait_for(state="hidden", timeout=2_000)
+
+
+def test_statements_are_numbered_as_in_the_ledger():
+    wrong = []
+    for statement in statements.read()[0].values():
+        html = (SITE / "book" / f"{statement.page}.html").read_text(encoding="utf-8")
+        shown = re.search(rf'id="{statement.label}">.*?class="caption-number">([^<]*)<', html, re.S)
+        if not shown or shown[1].strip() != statement.name:
+            wrong.append((statement.label, statement.name, shown and shown[1]))
+    assert wrong == []
 
 
 def test_there_are_pages():
