@@ -20,7 +20,7 @@ LAYERS, N, D = 3, 14, 5
 ATTEMPTS = 5  # seeds of the published recipe, until one stays finite
 OURS = {
     "ours": {},
-    "ours, short schedule": {"steps": 100, "contexts": 32},
+    "ours, short schedule": {"steps": 60, "contexts": 32, "pool": 1, "held_out": 32, "warmup": 0.02},
     "ours, sparse (A = 0)": {},
     "ours, started like the published recipe": {"identity": 0.0, "noise": 0.1},
     "our optimiser, sampled labels": {"loss": "sampled", "contexts": 256},

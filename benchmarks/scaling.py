@@ -1,10 +1,10 @@
 """What a forward pass costs as the context grows, and what a training step costs as depth and batch grow."""
 
-import os
 import time
 
 import torch
 from torch.nn.functional import pad, scaled_dot_product_attention
+from torch.profiler import ProfilerActivity, profile
 
 from icfgd.device import generator
 from icfgd.processes import Covariates, label_process
@@ -88,34 +88,21 @@ def best_seconds(function, repeats=7, least=0.02):
 
 
 def peak_megabytes(function):
-    """How far the resident memory of a child process rises while it calls `function`; None where Linux is
-    not."""
-    if not os.path.exists("/proc/self/clear_refs"):
-        return None
-    read, write = os.pipe()
-    child = os.fork()
-    if child == 0:
-        with open("/proc/self/clear_refs", "w") as handle:
-            handle.write("5")  # forget the earlier peak
-        before = _status("VmRSS")
+    """The most memory that torch holds at once for results and intermediate values of one call."""
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as recorded:
         function()
-        os.write(write, str((_status("VmHWM") - before) / 1024).encode())
-        os._exit(0)
-    os.close(write)
-    os.waitpid(child, 0)
-    with os.fdopen(read) as pipe:
-        return max(0.0, float(pipe.read()))
-
-
-def _status(name):
-    with open("/proc/self/status") as handle:
-        return next(int(line.split()[1]) for line in handle if line.startswith(name))
+    events = [e for e in recorded.profiler.kineto_results.events() if e.name() == "[memory]"]
+    held = peak = 0
+    for event in sorted(events, key=lambda e: e.start_ns()):
+        held += event.nbytes()
+        peak = max(peak, held)
+    return peak / 1e6
 
 
 @torch.no_grad()
 def context_rows(lengths=LENGTHS):
     """Forward cost against context length: time and peak memory of one prompt, float64, three layers."""
-    rows, empty = [], peak_megabytes(lambda: None)
+    rows = []
     for case, (head, forward) in CASES.items():
         model = network(head)
         for n in lengths:
@@ -126,8 +113,7 @@ def context_rows(lengths=LENGTHS):
             seconds = best_seconds(lambda m=model, x=X, v=y, f=forward: f(m, x, v), repeats)
             rows.append(_row("context", case, f"n = {n}", "forward", 1e3 * seconds, "ms"))
             memory = peak_megabytes(lambda m=model, x=X, v=y, f=forward: f(m, x, v))
-            if memory is not None:
-                rows.append(_row("context", case, f"n = {n}", "peak memory", max(0.0, memory - empty), "MB"))
+            rows.append(_row("context", case, f"n = {n}", "peak memory", memory, "MB"))
     return rows
 
 
