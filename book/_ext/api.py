@@ -37,7 +37,8 @@ def public(module):
 def prose(docstring):
     """A docstring as Markdown text that no parser takes for markup."""
     text = inspect.cleandoc(docstring or "")
-    return re.sub(r"([*_<>$#|\[\]{}\\^])", r"\\\1", text)
+    parts = re.split(r"(`[^`]+`)", text)  # code stands as it is
+    return "".join(p if p.startswith("`") else re.sub(r"([*_<>$#|\[\]{}\\^])", r"\\\1", p) for p in parts)
 
 
 def signature(name, thing):

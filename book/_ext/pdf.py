@@ -6,6 +6,7 @@ the statement or equation they name, and every page of the site gets a bookmark.
 
 import functools
 import html
+import re
 import shutil
 import sys
 import tempfile
@@ -25,6 +26,7 @@ from statements import pages
 SITE = ROOT / "_build" / "html"
 TARGET = ROOT / "_build" / "icfgd.pdf"
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-dev-shm-usage"]
+SCALE = 0.75  # text of 9 points
 MARGIN = dict.fromkeys(("top", "bottom", "left", "right"), "14mm")
 CONTENTS = """<html lang="en"><head><title>Contents</title><style>body {{ font-family: sans-serif }} td {{ padding: 0.2em 1em 0.2em 0 }}
 td + td {{ text-align: right }} a {{ color: #0b4f9c }}</style></head><body><h1>{title}</h1><p>{author}</p><h2>Contents</h2><table>{rows}</table></body></html>"""
@@ -39,8 +41,9 @@ PLACES = """() => {
     box.append(link);
   }
   document.querySelector("article").append(box);
-  document.querySelectorAll("details").forEach((fold) => { fold.open = true; });
+  document.querySelectorAll("details").forEach((fold) => { if (!fold.matches(".hide")) fold.open = true; });
 }"""
+SHOWN = re.compile(rb"(/\S+) [\d.]+ Tf|<([0-9A-F]+)> Tj")  # fonts chosen and strings shown, as Chromium writes them
 TITLE = "document.querySelector('article h1').textContent.replace('#', '').trim()"
 
 Printed = namedtuple("Printed", "stem title file")
@@ -73,7 +76,7 @@ def print_site(stems, folder, site=SITE):
             )
             tab.evaluate(PLACES)
             file = folder / f"{stem}.pdf"
-            tab.pdf(path=file, format="A4", print_background=True, margin=MARGIN)
+            tab.pdf(path=file, format="A4", print_background=True, margin=MARGIN, scale=SCALE)
             printed.append(Printed(stem, tab.evaluate(TITLE), file))
         contents = folder / "contents.pdf"
         first = 1
@@ -114,7 +117,7 @@ def join(contents, printed, target):
             writer.add_page(page)
             for annotation in annotations:
                 add_link(writer, annotation, stem, starts, places)
-        writer.add_outline_item(title, starts[stem])
+        writer.add_outline_item(title=title, page_number=starts[stem])
     writer.add_metadata({"/Title": "In-Context Functional Gradient Descent"})
     temporary = target.with_suffix(".part")
     writer.write(temporary)
@@ -139,11 +142,30 @@ def add_link(writer, annotation, stem, starts, places):
         writer.add_annotation(len(writer.pages) - 1, Link(rect=box, target_page_index=page, fit=Fit.xyz(0, top, 0)))
 
 
-def main():
+def missing_glyphs(reader):
+    """Numbers (from 1) of the pages on which some character had no glyph in any font, so that a box stands in its place."""
+    return [number for number, page in enumerate(reader.pages, start=1) if _lacks_a_glyph(page)]
+
+
+def _lacks_a_glyph(page):
+    fonts = page["/Resources"].get("/Font", {})
+    wide = {name.encode() for name, font in fonts.items() if font.get_object()["/Subtype"] == "/Type0"}
+    font = None
+    for name, text in SHOWN.findall(page.get_contents().get_data()):
+        font = name or font
+        if text and font in wide and b"0000" in (text[i : i + 4] for i in range(0, len(text), 4)):
+            return True
+    return False
+
+
+def main(target=TARGET):
     with tempfile.TemporaryDirectory() as folder:
-        join(*print_site([path.stem for path, _ in pages()], Path(folder)), TARGET)
-    print(f"{TARGET.relative_to(ROOT)}: {len(PdfReader(TARGET).pages)} pages")
+        join(*print_site([path.stem for path, _ in pages()], Path(folder)), target)
+    reader = PdfReader(target)
+    if lacking := missing_glyphs(reader):
+        sys.exit(f"Characters without a glyph on pages {lacking}; is a font missing? apt-get install fonts-ipafont-gothic")
+    print(f"{target.name}: {len(reader.pages)} pages")
 
 
 if __name__ == "__main__":
-    main()
+    main(*map(Path, sys.argv[1:]))

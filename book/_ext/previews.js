@@ -16,12 +16,18 @@
     return pages.get(url.pathname);
   }
 
+  function definitionOf(term) { // several terms (here a second language) may share one definition
+    let next = term.nextElementSibling;
+    while (next && next.tagName === "DT") next = next.nextElementSibling;
+    return next;
+  }
+
   async function find(link) {
     const url = new URL(link.href, location.href);
     const id = decodeURIComponent(url.hash.slice(1));
     const target = id && (await documentOf(url)).getElementById(id);
     if (!target) return null;
-    if (target.tagName === "DT") return target.nextElementSibling;
+    if (target.tagName === "DT") return definitionOf(target);
     return target.closest("div.proof, div.exercise, div.math, figure");
   }
 

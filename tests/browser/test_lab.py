@@ -24,6 +24,11 @@ def state(tab):
     return tab.evaluate("document.getElementById('lab').lab.state")
 
 
+def until(tab, condition):
+    """Wait for a condition on the lab's `state`; a slider moves after the key press has returned."""
+    tab.wait_for_function(f"(state => {condition})(document.getElementById('lab').lab.state)", timeout=5_000)
+
+
 def settle(tab):
     """Wait until the address and the text alternatives have followed."""
     tab.wait_for_timeout(450)
@@ -189,11 +194,11 @@ def test_controls_change_the_network(visit):
     slider = tab.get_by_label("Step r")
     slider.focus()
     tab.keyboard.press("ArrowRight")
-    assert state(tab)["step"] > 0.4
+    until(tab, "state.step > 0.4")
     noise = tab.get_by_label("Noise variance")
     noise.focus()
     tab.keyboard.press("End")
-    assert state(tab)["noise"] == 1
+    until(tab, "state.noise === 1")
     tab.get_by_role("button", name="Pin this network").click()
     assert state(tab)["pin"]["activation"] == "softmax"
     tab.wait_for_selector(".lab-key-pin:visible")
