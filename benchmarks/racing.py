@@ -77,10 +77,12 @@ def rows(budget, steps=800, prompts=8192):
     for case in OURS:
         found += _describe(case, ours(case, task, test, steps))
     for seed in range(ATTEMPTS):
-        looks = published.race(LAYERS, N, D, LEVELS, test, budget, seed)
-        if looks[-1][3] < float("inf"):
-            return found + _describe("published recipe", looks)
-        found.append(_row(f"published recipe, seed {seed}", "not finite after", looks[-1][0], "steps"))
+        looks = published.race(LAYERS, N, D, test, budget, seed)
+        if not looks[-1][3] < float("inf"):
+            found.append(_row(f"published recipe, seed {seed}", "not finite after", looks.pop()[0], "steps"))
+            if min(LEVELS) not in times(looks):
+                continue
+        return found + _describe("published recipe", looks)
     return found
 
 
@@ -90,8 +92,14 @@ def _describe(case, looks):
         if level in reached:
             for unit, value in zip(("s", "CPU s", "steps"), reached[level]):
                 rows.append(_row(case, f"to loss {level}", value, unit))
-    for quantity, value, unit in (("final loss", looks[-1][3], ""), ("in all", looks[-1][1], "s"),
-                                  ("in all", looks[-1][2], "CPU s"), ("in all", looks[-1][0], "steps")):
+    best = min(look[3] for look in looks)
+    for quantity, value, unit in (
+        ("final loss", looks[-1][3], ""),
+        ("lowest loss", best, ""),
+        ("in all", looks[-1][1], "s"),
+        ("in all", looks[-1][2], "CPU s"),
+        ("in all", looks[-1][0], "steps"),
+    ):
         rows.append(_row(case, quantity, value, unit))
     return rows
 

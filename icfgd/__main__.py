@@ -152,7 +152,7 @@ def _parser():
     sub.add_argument("--seed", type=int, default=0)
 
     sub = command("bench", bench)
-    sub.add_argument("--budget", type=float, default=60.0, help="CPU seconds for the published recipe")
+    sub.add_argument("--budget", type=float, default=300.0, help="CPU seconds for the published recipe")
     sub.add_argument("--only", nargs="+", help="parts: race, context, depth, throughput")
     sub.add_argument("--out", help="folder for bench.csv (default: the package's results)")
     return parser
