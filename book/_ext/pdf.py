@@ -17,10 +17,11 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import yaml
-from execute import ROOT
 from pypdf import PdfReader, PdfWriter
 from pypdf.annotations import Link
 from pypdf.generic import Fit
+
+from execute import ROOT
 from statements import pages
 
 SITE = ROOT / "_build" / "html"

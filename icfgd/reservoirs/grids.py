@@ -142,6 +142,12 @@ EXPERIMENTS = {
                "every": 150, "watch": 12000, "seed": seeds}
               for d, seeds in ((32, (0, 1)), (64, (0, 1)), (128, (0,)))),
     ),
+    "budget": Experiment(
+        "Does the answer of `keep` change when training goes on four times as long?",
+        ("pattern", "steps", "seed"),
+        ({**KEEP, "pattern": ("LL", "LCL"), "d": 32, "steps": 240, "every": 60, "watch": 3000, "seed": 0},),
+        ({**KEEP, "pattern": _depths(3), "d": 64, "steps": 6000, "every": 500, "watch": 12000, "seed": 0},),
+    ),
     "directions": Experiment(
         "What does freezing the attention at random directions lose in context, and what does one trained "
         "scalar restore?",
