@@ -138,15 +138,15 @@ EXPERIMENTS = {
         ("pattern", "d", "seed"),
         ({**KEEP, "pattern": ("LL", "LRL", "LCL"), "d": 32, "steps": 120, "every": 60, "watch": 3000,
           "seed": 0},),
-        tuple({**KEEP, "pattern": sum((_depths(m) for m in (2, 3, 4)), ()), "d": d, "steps": 1500,
-               "every": 150, "watch": 12000, "seed": seeds}
-              for d, seeds in ((32, (0, 1)), (64, (0, 1)), (128, (0,)))),
+        ({**KEEP, "pattern": sum((_depths(m) for m in (2, 3, 4)), ()), "d": (32, 64, 128), "steps": 1500,
+          "every": 150, "watch": 12000, "seed": (0, 1)},),
     ),
     "budget": Experiment(
         "Does the answer of `keep` change when training goes on four times as long?",
         ("pattern", "steps", "seed"),
         ({**KEEP, "pattern": ("LL", "LCL"), "d": 32, "steps": 240, "every": 60, "watch": 3000, "seed": 0},),
-        ({**KEEP, "pattern": _depths(3), "d": 64, "steps": 6000, "every": 500, "watch": 12000, "seed": 0},),
+        ({**KEEP, "pattern": _depths(3), "d": 64, "steps": 6000, "every": 500, "watch": 12000,
+          "seed": (0, 1)},),
     ),
     "directions": Experiment(
         "What does freezing the attention at random directions lose in context, and what does one trained "
