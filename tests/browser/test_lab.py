@@ -192,6 +192,7 @@ def test_controls_change_the_network(visit):
     assert chosen["depth"] == 8, "the table of trained steps has eight layers"
     tab.get_by_label("Steps", exact=True).select_option("constant")
     slider = tab.get_by_label("Step r")
+    slider.wait_for(state="visible")  # shown with the next frame; before that it cannot have the focus
     slider.focus()
     tab.keyboard.press("ArrowRight")
     until(tab, "state.step > 0.4")
