@@ -4,6 +4,7 @@ import itertools
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 
@@ -225,6 +226,9 @@ def test_command_computes_publishes_and_loads(tmp_path, monkeypatch, capsys):
     assert [row["pattern"] for row in table] == ["LF", "LL"]
     curves = experiments.load("digits", curves=True, folder=stored)
     assert len(curves) == 6
+    grouped = experiments.learning_curves("digits", folder=stored)
+    assert list(grouped) == [row["run"] for row in table]
+    assert np.concatenate(list(grouped.values())).tolist() == [[p["step"], p["seconds"], p["value"]] for p in curves]
     fresh = experiments.compute("digits", "quick")
     assert [row["test"] for row in fresh[0]] == pytest.approx([row["test"] for row in table])
     assert results.metadata(stored)["files"]["digits.csv"]["missing"] == []

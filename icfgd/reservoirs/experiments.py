@@ -6,6 +6,8 @@ files are those of the whole package (`icfgd.sweep`, `icfgd.results`).
 
 from pathlib import Path
 
+import numpy as np
+
 import icfgd
 from icfgd import checks
 from icfgd.reservoirs.grids import EXPERIMENTS, PRESETS, Experiment
@@ -21,6 +23,7 @@ __all__ = [
     "aligned",
     "compute",
     "experiment",
+    "learning_curves",
     "load",
     "rows",
 ]
@@ -74,3 +77,13 @@ def load(name, curves=False, folder=FOLDER):
 
     experiment(name)
     return results.load(f"{name}-curves" if curves else name, folder)
+
+
+def learning_curves(name, folder=FOLDER):
+    """The stored learning curves of an experiment: dict run -> array (evaluations, 3) of step, CPU seconds
+    and value.
+    """
+    points = {}
+    for row in load(name, curves=True, folder=folder):
+        points.setdefault(row["run"], []).append((row["step"], row["seconds"], row["value"]))
+    return {run: np.array(curve, dtype=float) for run, curve in points.items()}
