@@ -42,7 +42,7 @@ PLACES = """() => {
     box.append(link);
   }
   document.querySelector("article").append(box);
-  document.querySelectorAll("details").forEach((fold) => { if (!fold.matches(".hide")) fold.open = true; });
+  document.querySelectorAll("details").forEach((fold) => { fold.open = true; });
 }"""
 SHOWN = re.compile(rb"(/\S+) [\d.]+ Tf|<([0-9A-F]+)> Tj")  # fonts chosen and strings shown, as Chromium writes them
 TITLE = "document.querySelector('article h1').textContent.replace('#', '').trim()"

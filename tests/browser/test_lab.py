@@ -24,11 +24,6 @@ def state(tab):
     return tab.evaluate("document.getElementById('lab').lab.state")
 
 
-def until(tab, condition):
-    """Wait for a condition on the lab's `state`; a slider moves after the key press has returned."""
-    tab.wait_for_function(f"(state => {condition})(document.getElementById('lab').lab.state)", timeout=5_000)
-
-
 def settle(tab):
     """Wait until the address and the text alternatives have followed."""
     tab.wait_for_timeout(450)
@@ -195,11 +190,11 @@ def test_controls_change_the_network(visit):
     slider.wait_for(state="visible")  # shown with the next frame; before that it cannot have the focus
     slider.focus()
     tab.keyboard.press("ArrowRight")
-    until(tab, "state.step > 0.4")
+    assert state(tab)["step"] > 0.4
     noise = tab.get_by_label("Noise variance")
     noise.focus()
     tab.keyboard.press("End")
-    until(tab, "state.noise === 1")
+    assert state(tab)["noise"] == 1
     tab.get_by_role("button", name="Pin this network").click()
     assert state(tab)["pin"]["activation"] == "softmax"
     tab.wait_for_selector(".lab-key-pin:visible")
